@@ -29,7 +29,8 @@ ABSENT: Final = {
         " to the application."
     ),
     r"successful-authentication-no-reauth-total": (
-        "It counts the clients of a server; Kafka's clients count every connection in it."
+        "A server-side metric: counts clients without re-authentication support; Kafka's clients"
+        " count every connection in it."
     ),
     r"(application|background)-event.*|unsent-requests-.*|time-between-network-thread-poll-.*": (
         "Queues between the two threads of Kafka's consumer (group.protocol=consumer)."

@@ -1,5 +1,5 @@
 """Nodes of Lograft and Apache Kafka in one cluster: their controllers vote for each other and
-follow each other, and a broker of Lograft works with a controller of Kafka."""
+follow each other, and a Lograft broker works with a Kafka controller."""
 
 import asyncio
 import time
@@ -133,14 +133,14 @@ def test_both_raise_kraft_version_with_voters_of_both(
         seen = wait_leader(controllers, all_follow)
     assert leader.kind == kind
     assert not has_directories(seen)
-    # A voter sends its description to a new leader within a fetch timeout.
+    # A voter sends UpdateRaftVoter to a new leader within a fetch timeout.
     deadline = time.monotonic() + PATIENCE_S
     while (answer := raise_kraft_version(leader)).error_code:
         assert time.monotonic() < deadline, answer
         time.sleep(0.2)
     seen = wait_leader(controllers, has_directories)
-    # Every log contains it, whichever node leads next, even with controller.quorum.voters in the
-    # file.
+    # Every log contains the voter set, whichever node leads next, even with
+    # controller.quorum.voters in the file.
     for controller in controllers:
         controller.kill()
     for controller in controllers:

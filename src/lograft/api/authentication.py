@@ -41,7 +41,7 @@ _MESSAGE_BYTES_MAX: Final = {
     "SCRAM-SHA-512": scram.MESSAGE_BYTES_MAX,
     "OAUTHBEARER": oauthbearer.MESSAGE_BYTES_MAX,
 }
-#: Of the frame around it.
+#: Maximum size of the frame around the message.
 _HEADER_BYTES_MAX: Final = 1 << 10
 
 
@@ -85,8 +85,8 @@ class ListenerAuthentication:
 
     async def load_keys(self) -> None:
         """Reads the Kerberos key of this node, and the keys of OAUTHBEARER if they are in a file.
-        Raises InvalidConfig. Those of a server are read in the background, since it may not be
-        reachable yet."""
+        Raises InvalidConfig. Keys served by a provider are fetched in the background, since it may
+        not be reachable yet."""
         if self._kerberos is not None:
             self._server_key = self._load_key(self._kerberos)
         source = self._key_source

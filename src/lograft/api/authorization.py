@@ -130,8 +130,8 @@ def is_allowed(
     *,
     is_probe: bool = False,
 ) -> bool:
-    """Writes a denial to the security log, except for a probe: without the permission, the request
-    may succeed nevertheless."""
+    """Returns whether the principal has the permission; logs a denial unless `is_probe`, which
+    means that the request may still succeed without the permission."""
     authorizer = context.authorizer
     if authorizer is None:
         return True
@@ -150,8 +150,8 @@ def is_allowed_on_any(context: "Context", permission: Permission) -> bool:
 
 
 def access_key(principal: str, host: str, version: int) -> bytes:
-    """Returns bytes that differ between principals, hosts and versions of the ACLs. All have one
-    size, so that they can follow bytes that a client has chosen."""
+    """Returns bytes that differ between principals, hosts and versions of the ACLs. All have the
+    same length, so appending them to client-chosen bytes is unambiguous."""
     return blake2b(repr((principal, host, version)).encode(), digest_size=16).digest()
 
 

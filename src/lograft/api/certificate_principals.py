@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from lograft.api.router import Session
 
 MECHANISM: Final = "TLS"
-#: OpenSSL's reasons of a failed handshake that the client's certificate caused.
+#: OpenSSL reasons for handshake failures caused by the client's certificate.
 CERTIFICATE_FAILURES: Final = frozenset(
     {"CERTIFICATE_VERIFY_FAILED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"}
 )
 
 
 class CertificateChannel(Channel, Protocol):
-    """A channel with TLS (`net/tls.py`)."""
+    """A TLS channel (`net/tls.py`)."""
 
     def peer_certificate(self) -> bytes | None:
         """Returns the certificate in DER; None without one."""
@@ -36,7 +36,7 @@ class CertificateChannel(Channel, Protocol):
 
 
 class CertificatePrincipals:
-    """One for each TLS listener."""
+    """Maps client certificates to principals. One instance per TLS listener."""
 
     def __init__(self, config: BrokerConfig, listener: str, security_log: SecurityLog) -> None:
         """Raises InvalidConfig."""

@@ -22,7 +22,7 @@ R = TypeVar("R", bound=Message)
 
 def may_request_tokens(context: Context) -> bool:
     """As in Kafka: the client must have authenticated, and not with a token, since a token could
-    otherwise prolong itself."""
+    otherwise be used to extend its own lifetime."""
     if context.with_token:
         return False
     if context.is_forwarded:
@@ -44,7 +44,7 @@ async def change_tokens(
     response_type: type[R],
     decision: Callable[[MetadataImage], ControllerResult[R]],
 ) -> R:
-    """Returns the response of the active controller."""
+    """Returns the response from the active controller."""
     if must_forward(context):
         return await forward(context, request, response_type)
     return await decide(context, decision)
@@ -53,7 +53,7 @@ async def change_tokens(
 def log_change(
     context: Context, event: str, code: int, *, owner: str = "", token_id: str = ""
 ) -> None:
-    """Writes a line into the security log, on the node that the client has asked."""
+    """Writes a line to the security log of the node that received the request."""
     authentication = None if context.router is None else context.router.authentication
     if authentication is not None and not context.is_forwarded:
         authentication.security_log.write(

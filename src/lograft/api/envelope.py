@@ -3,7 +3,7 @@
 The inner request keeps its header and version, and is handled as if the client had sent it to this
 controller: with its principal and address. The broker needs ClusterAction for the envelope; the
 client's own permissions are checked here, not by the broker. The inner response is returned as
-bytes. If this controller is not, or no longer, the active one, the envelope itself has
+bytes. If this controller is not, or no longer, the active one, the envelope itself carries
 NOT_CONTROLLER, wherever the inner response would have it.
 """
 

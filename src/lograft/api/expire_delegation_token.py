@@ -1,4 +1,4 @@
-"""ExpireDelegationToken, versions 1-2: ends a token, now or at a later time.
+"""ExpireDelegationToken, versions 1-2: expires a token, now or at a later time.
 
 The active controller decides; the owner and the renewers of a token may change it.
 """

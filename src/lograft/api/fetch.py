@@ -270,8 +270,8 @@ class Fetch:
             self._broker.partitions.traffic.find(self._name_of(requested)).fetches_failed += 1
 
     def is_stale(self) -> bool:
-        """Returns whether a new read would differ. The wait starts one turn of the loop after the
-        first read, and does not notice changes in between."""
+        """Returns whether a new read would differ. The wait starts one iteration of the event
+        loop after the first read, and does not notice changes in between."""
         return any(
             partition.rule is not rule or rule.high_watermark != mark or partition.offline
             for partition, (rule, mark) in zip(self.partitions, self._marks, strict=True)
@@ -429,7 +429,7 @@ def _find_aborted(
 
 
 def _find_divergence(partition: Partition, epoch: int, fetch_offset: int) -> EpochEndOffset | None:
-    """Returns where the consumer's log diverges from this one, and to which it must truncate."""
+    """Returns the epoch and end offset to which a diverging consumer must truncate."""
     log = partition.serving_log()
     end_epoch, end_offset = log.epoch_end(Epoch(epoch))
     if end_epoch == NO_EPOCH or end_offset == NO_OFFSET:
@@ -477,7 +477,8 @@ def _build_response(
 def _add_leader(
     context: Context, response: FetchResponse, requested: RequestedPartition, data: PartitionData
 ) -> None:
-    """Adds the current leader for a client with the wrong broker or an old leader epoch."""
+    """Adds the current leader for a client that contacted the wrong broker or has an old leader
+    epoch, saving it a Metadata request."""
     if data.error_code not in HINTED_ERRORS:
         return
     broker: Broker = context.broker

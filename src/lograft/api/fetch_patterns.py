@@ -254,7 +254,7 @@ class FetchPatterns:
 
 class WokenFetches:
     """Delayed fetches that may be completed: some when the read with the append has been handled,
-    all others in the loop's next turn."""
+    all others in the event loop's next iteration."""
 
     __slots__ = ("_is_due", "_is_running", "_rechecks")
 

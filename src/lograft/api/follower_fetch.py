@@ -99,7 +99,8 @@ class DelayedFollowerFetch(DelayedResponse):
         self._session.delay(self)
 
     def wake(self) -> None:
-        """Completes in the loop's next turn, so that later appends of this turn are included."""
+        """Completes in the event loop's next iteration, so that later appends of this iteration are
+        included."""
         assert self._recheck is not None
         asyncio.get_running_loop().call_soon(self._recheck)
 

@@ -1,4 +1,4 @@
-"""controller_mutation_rate: what one request takes of its client's quota for changes to partitions.
+"""controller_mutation_rate: how much of its client's quota one request uses.
 
 The controller counts each partition that a request creates or deletes (KIP-599). Clients of older
 versions get their changes and are muted afterwards; those of newer ones get
@@ -14,7 +14,7 @@ EXCEEDED: Final = "The throttling quota has been exceeded."
 
 
 class MutationQuota:
-    """One for each request."""
+    """The use by one request."""
 
     def __init__(self, context: Context, *, strict_since: int) -> None:
         """`strict_since`: the first version in which topics are rejected."""

@@ -1,8 +1,9 @@
 """The keys of an identity provider: read before they are needed, and refreshed in the background.
 
-A login never waits for the provider. Until the keys have been read, and with a key that is not in
-the set, logins are rejected; an unknown key brings the next refresh forward, since the provider may
-have begun to use it. If the provider cannot be reached, the last keys remain valid, as in Kafka.
+A login never waits for the provider. Logins are rejected until the keys have been read, and if the
+token's key is not in the set; an unknown key brings the next refresh forward, since the provider
+may have begun to use it. If the provider cannot be reached, the last keys remain valid, as in
+Kafka.
 """
 
 import asyncio
@@ -21,12 +22,12 @@ LOGGER: Final = logging.getLogger(__name__)
 #: Anyone can send a token with an unknown key.
 EXPEDITED_INTERVAL_MS: Final = 10_000
 
-#: Returns the bytes of a key set. Raises InvalidConfig, which has none of them.
+#: Returns the bytes of a key set. Raises InvalidConfig, whose message never includes those bytes.
 ReadKeySet: TypeAlias = Callable[[Runtime, OAuthBearerSettings], Awaitable[bytes]]
 
 
 class KeySetSource:
-    """One for each listener that offers OAUTHBEARER. `start`, then `keys` at any time, and
+    """The keys for one listener that offers OAUTHBEARER. Call `start`, then `keys` at any time, and
     `close`."""
 
     def __init__(

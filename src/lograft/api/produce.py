@@ -392,8 +392,8 @@ async def _append_checked(
     acks: int,
     verification: Verification | None,
 ) -> AppendResult:
-    """Appends the records after a worker has validated them, if that takes long; validates them
-    again if the topic's settings change before. Later requests wait, so the order is kept."""
+    """Appends the records, after a worker has validated them if that takes a long time; validates
+    them again if the topic's settings change before. Later requests wait, so the order is kept."""
     broker = context.broker
     checked_by: AppendRules | None = None
     while True:
@@ -423,7 +423,8 @@ async def _wait_partition(
 
 
 def add_leaders(broker: Broker, listener: str, version: int, response: ProduceResponse) -> None:
-    """Adds the current leaders for a client with the wrong broker, so it needs no Metadata."""
+    """Adds the current leaders for a client that contacted the wrong broker, saving it a Metadata
+    request."""
     if version < LEADER_HINTS_SINCE:
         return
     leaders: dict[int, None] = {}

@@ -171,7 +171,7 @@ class DelayedAck(DelayedReply):
         self._end_with(error)
 
     def _end_with(self, error: LograftError | None) -> None:
-        """Completes in the loop's next turn, so that responses are sent together."""
+        """Completes in the event loop's next iteration, so that responses are sent together."""
         self._error = error
         self._is_over = True
         assert self._recheck is not None

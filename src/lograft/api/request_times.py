@@ -110,7 +110,7 @@ class RequestTiming:
         self.received_ns = received_ns or self.from_ns
         self.handled_ns = 0
         self.completed_ns = 0
-        #: Of the request, if the log of slow requests is enabled.
+        #: Description of the request, if the log of slow requests is enabled.
         self.origin: RequestOrigin | None = None
         self.slow_requests: SlowRequestLog | None = None
 

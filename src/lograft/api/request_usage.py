@@ -21,7 +21,7 @@ from lograft.wire.messages.produce import ProduceRequest
 
 #: 100 percent is the whole event loop.
 PERCENT_PER_NS: Final = 100 / 1_000_000_000
-#: APIs of which only nodes send requests: they need permission for the cluster itself.
+#: Inter-node APIs, which require ClusterAction.
 BETWEEN_NODES: Final = frozenset({
     27,  # WriteTxnMarkers
     52, 53, 54, 59,  # Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot
@@ -31,7 +31,7 @@ BETWEEN_NODES: Final = frozenset({
 
 
 class RequestUsage:
-    """One for each request, while any quota of requests is configured."""
+    """The time that one request uses; measured while any request quota is configured."""
 
     __slots__ = (
         "_clock",
@@ -152,7 +152,7 @@ class MeasuredWork:
 
 
 def response_bytes(response: Message, version: int) -> int:
-    """Returns the size of a response without its header, and with the four bytes of its size."""
+    """Returns the size of a response excluding the header, including the 4-byte length prefix."""
     header_version = response_header_version(response.KEY, version)
     parts = frame_response(response, version, correlation_id=0, header_version=header_version)
     size = sum(part.size if type(part) is FileSlice else len(part) for part in parts)

@@ -84,7 +84,7 @@ WOKEN_FIRST_MAX: Final = 4
 FRAME_BYTES_MAX: Final = 100 << 20
 #: InitProducerId 6: two-phase commit.
 UNSTABLE: Final = frozenset({22})
-#: Of a connection that has no access key yet.
+#: The ACL version of a connection that has no access key yet.
 NO_VERSION: Final = -1
 #: The peer of a request that did not arrive on a connection.
 NO_PEER: Final = Address("", 0)
@@ -235,7 +235,7 @@ class Router:
         self.frame_bytes_max = frame_bytes_max
         self.quotas = quotas
         self.security_log = security_log
-        #: Of a TLS listener.
+        #: For a TLS listener; otherwise None.
         self.certificates = certificates
         self.authorizer = authorizer
         #: SASL of the listener; None: clients are not authenticated by SASL.

@@ -34,7 +34,7 @@ class _Source:
 
 
 class SecurityLog:
-    """One for each node."""
+    """The security log of one node."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

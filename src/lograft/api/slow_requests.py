@@ -1,9 +1,9 @@
 """The log of slow requests: those that take at least lograft.slow.request.ms.
 
-While it is enabled, every request is measured (`api/request_times.py`), which otherwise happens to
-some only. Waits that the client asked for, such as the long poll of a Fetch, do not count. A node
-under overload has many slow requests, so lines are limited, and the next line says how many
-requests had none.
+While it is enabled, every request is measured (`api/request_times.py`); otherwise only a sample is.
+Waits that the client asked for, such as the long poll of a Fetch, do not count. A node under
+overload has many slow requests, so the number of lines is limited, and the next line says how many
+were omitted.
 """
 
 import logging

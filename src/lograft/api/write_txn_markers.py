@@ -2,11 +2,12 @@
 partitions.
 
 Appends one control batch for each partition and transaction, and responds when all are committed. A
-replaced coordinator gets TRANSACTION_COORDINATOR_FENCED, a marker with an old epoch
-INVALID_PRODUCER_EPOCH; a retry writes the marker again, which has no effect. If a partition cannot
-accept markers now, its coordinator retries. Partitions of __consumer_offsets belong to a group
-coordinator, which applies the end of the transaction too. v2: the transaction's version; from 2 on
-the marker has the producer's next epoch (KIP-1228).
+fenced coordinator (older coordinator epoch) gets TRANSACTION_COORDINATOR_FENCED, a marker with an
+old producer epoch INVALID_PRODUCER_EPOCH; a retry writes the marker again, which has no effect. If
+a partition cannot accept markers now, its coordinator retries. Partitions of __consumer_offsets
+belong to a group coordinator, which applies the end of the transaction too. v2: adds
+TransactionVersion; with transaction version 2, the marker carries the bumped producer epoch
+(KIP-1228).
 """
 
 from collections.abc import Coroutine

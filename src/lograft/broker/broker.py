@@ -13,7 +13,7 @@ The composition root calls it in this order:
     driver.add_listener(metadata.on_committed)   # sync, in order, from the first record on
     ... register (logs.read_previous_epoch), wait until the image has that registration ...
     await broker.load(epoch)         # opens and recovers all logs, creates missing ones
-    broker.replicas.start(peers, link)   # followers fetch, leaders ask for changes of the ISR
+    broker.replicas.start(peers, link)   # followers fetch, leaders request ISR changes
     ... heartbeats (logs.offline_ids), unfenced, open the listeners ...
     await broker.stop()              # after the listeners are closed: flush, snapshots, checkpoints
 

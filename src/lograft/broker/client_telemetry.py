@@ -103,7 +103,7 @@ class Client:
         """A client with a new subscription may send its next request at once."""
         self.selection = selection
         self.subscription_id = selection.subscription_id(self.instance_id)
-        #: Of the subscriptions that the selection was made from.
+        #: Version of the subscriptions that the selection was made from.
         self.version = version
         self.last_error = ErrorCode.NONE
         self.is_terminating = False

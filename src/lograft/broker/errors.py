@@ -1,4 +1,4 @@
-"""Reasons for which a broker rejects requests; `api/errors.py` maps them to error codes."""
+"""Reasons why a broker rejects requests; `api/errors.py` maps them to error codes."""
 
 from lograft.model.errors import LograftError
 from lograft.model.seams import Address
@@ -21,11 +21,11 @@ class UnknownTopicId(LograftError):
 
 
 class FencedLeaderEpoch(LograftError):
-    """The client knows an older leader epoch than ours: it must refresh its metadata."""
+    """The client knows an older leader epoch than this broker's: it must refresh its metadata."""
 
 
 class UnknownLeaderEpoch(LograftError):
-    """The client knows a newer leader epoch than ours: this broker's metadata is outdated."""
+    """The client knows a newer leader epoch than this broker's, whose metadata is outdated."""
 
 
 class PartitionOffline(LograftError):
@@ -120,8 +120,9 @@ class PeerIncompatible(PeerUnreachable):
 
 
 class PeerRejectedLogin(PeerUnreachable):
-    """The other node did not accept the user and the password of this node, or this node did not
-    accept the other. A retry makes sense, since passwords may be in the middle of a change."""
+    """The other node did not accept the user and the password of this node, or could not be
+    authenticated by this node. A retry makes sense, since a password rotation may be in
+    progress."""
 
 
 class PeerLost(LograftError):

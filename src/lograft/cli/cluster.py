@@ -66,7 +66,8 @@ def disk_lines(found: Mapping[int, Sequence[LogDirectory]]) -> list[str]:
 
 
 def format_size(number: int) -> str:
-    """Formats a number of bytes in the unit that leaves one to three digits before the point."""
+    """Formats a number of bytes in the unit that leaves one to three digits before the decimal
+    point."""
     if number < 0:
         return NOTHING
     value = float(number)

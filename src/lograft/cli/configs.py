@@ -7,7 +7,7 @@ from lograft.client.admin import ConfigEntry, ConfigSource
 
 
 def is_set(entry: ConfigEntry) -> bool:
-    """Returns whether the value comes from anywhere but the default."""
+    """Returns whether the value is set explicitly."""
     return entry.source is not ConfigSource.DEFAULT
 
 

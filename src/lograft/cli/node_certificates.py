@@ -52,8 +52,8 @@ class NodeCertificates:
         self._clock = clock
 
     def renew(self) -> bool:
-        """Returns whether the server certificate was replaced. Raises InvalidInput if a file cannot
-        be used, or is needed and missing. Blocks."""
+        """Returns whether the server certificate was replaced. Raises InvalidInput if a file is
+        unusable, or is missing but required. Blocks."""
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
         authority = self._read_certificate(AUTHORITY)
         if authority is None and (self._folder / NODE).exists():
@@ -132,7 +132,7 @@ class NodeCertificates:
 
 
 def write_file(path: Path, data: bytes, *, mode: int) -> None:
-    """Replaces the file atomically and durably. It never has other permissions than `mode`."""
+    """Replaces the file atomically and durably. It never has permissions other than `mode`."""
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

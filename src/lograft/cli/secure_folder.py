@@ -1,4 +1,5 @@
-"""Names of files of `lograft start --secure`, and how the other starts recognize its directory."""
+"""Names of files of `lograft start --secure`, and how `lograft start` without --secure recognizes
+its directory."""
 
 from pathlib import Path
 from typing import Final

@@ -31,7 +31,7 @@ class NodeFigures:
     #: 99th percentiles, in seconds.
     flush_p99: Figure
     loop_delay_p99: Figure
-    #: Of one CPU.
+    #: Share of one CPU.
     cpu: Figure
     memory: Figure
     #: Bytes per second in and out, oldest first.

@@ -7,7 +7,7 @@ _GROWTH = 2
 
 
 def backoff_ms(first_ms: int, max_ms: int, failures: int, randomness: Randomness) -> int:
-    """Returns how long to wait after that many failures in a row: doubles, plus or minus 20 %."""
+    """Returns how long to wait after that many failures in a row: doubles, plus or minus 20%."""
     if failures <= 0:
         return 0
     # The exponent is bounded so that the power stays a small number.

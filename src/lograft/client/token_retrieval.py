@@ -26,7 +26,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 class TokenNotRetrieved(Exception):
-    """The text has no part of the response, and no secret."""
+    """The message contains neither a part of the response nor a secret."""
 
     def __init__(self, message: str, *, is_retriable: bool = False) -> None:
         super().__init__(message)
@@ -91,12 +91,13 @@ def token_endpoint(
 
 
 class TokenRetriever:
-    """Of one client. `token` returns a token at any time."""
+    """Retrieves tokens for one client. `token` returns a token at any time."""
 
     def __init__(self, endpoint: TokenEndpoint) -> None:
         self._endpoint = endpoint
         self._token = ""
-        #: In wall clock time. The token is not used after the first, and renewed after the second.
+        #: In wall clock time. The token is used until `_expires_ms`; a new one is requested after
+        #: `_refresh_ms`.
         self._expires_ms = 0
         self._refresh_ms = 0
         self._lock = asyncio.Lock()

@@ -1,7 +1,7 @@
 """Server-side assignors: compute which member of a consumer group gets which partitions.
 
 An assignor is a function of the whole group. Every assignor gives each partition of a subscribed
-topic to exactly one of its subscribers. `ASSIGNORS` has them by the name that consumers request.
+topic to exactly one of its subscribers. `find_assignor` returns them by name.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -66,8 +66,8 @@ def subscribers(group: GroupSpec, order: Collection[str]) -> dict[UUID, list[str
 
 def assign_range(group: GroupSpec) -> dict[str, Assignment]:
     """Gives each member a contiguous range of each topic's partitions. The order of members is the
-    same for every topic, so topics with equal partition counts and equal subscribers are split
-    alike and a join of two topics stays within one member.
+    same for every topic, so topics with equal partition counts and equal subscribers are
+    co-assigned, so joins are local to one member.
 
     Static members come first, ordered by instance id, so that a restarted one gets the same range.
     """

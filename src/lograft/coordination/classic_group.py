@@ -230,7 +230,7 @@ class ClassicGroup:
     def record(
         self, members: Iterable[Member], leader: str | None, assignments: Mapping[str, bytes]
     ) -> Record:
-        """Of this generation with these members."""
+        """Returns the record of this generation with these members."""
         return Record(
             GroupMetadataKey(group=self.group_id),
             GroupMetadataValue(

@@ -28,7 +28,7 @@ class Client:
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
     member_id: str
-    #: Of a static member (KIP-345), which may rejoin with another member id.
+    #: Instance id of a static member (KIP-345), which may rejoin with another member id.
     instance_id: str | None
     client_id: str
     client_host: str

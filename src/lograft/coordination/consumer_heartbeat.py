@@ -203,7 +203,7 @@ def _leave(
             assigned={t: dict.fromkeys(partitions, 0) for t, partitions in member.assigned.items()},
             revoking=NOTHING_OWNED,
         )
-        # Only its session timeout continues.
+        # Only the session timer keeps running.
         groups.cancel_step_timeout(group.group_id, member.member_id)
         outcome = CoordinatorResult(records=[current_assignment_record(group.group_id, left)])
     else:

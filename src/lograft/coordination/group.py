@@ -64,7 +64,7 @@ class Group(Protocol):
     def check_fetch(self, *, member_id: str | None, epoch: int) -> None: ...
 
     def check_delete(self) -> None:
-        """Called before the group is deleted: NON_EMPTY_GROUP …"""
+        """Raises NON_EMPTY_GROUP or another error if the group cannot be deleted."""
 
     def check_offset_delete(self) -> None:
         """Called before some of the group's offsets are deleted."""

@@ -28,7 +28,7 @@ class Committed(NamedTuple):
 
     #: The next record to consume.
     offset: int
-    #: Of the last consumed record; -1 if it is not known.
+    #: Leader epoch of the last consumed record; -1 if it is not known.
     leader_epoch: int
     metadata: str
     #: Wall clock.

@@ -47,7 +47,7 @@ class ObservedNode(Protocol):
 
 def make_application(node: ObservedNode, spawn: Spawn, history: History) -> Starlette:
     scrapes = Scrapes(node.collect_samples, spawn)
-    #: Of all responses with history, one slice is written at a time.
+    #: Responses with history take turns: one slice of one of them is written at a time.
     turns = asyncio.Lock()
 
     async def metrics(request: Request) -> Response:

@@ -43,7 +43,7 @@ POINTS: Final = 720
 _RING_POINTS: Final = POINTS + 6
 #: Topics, and groups, that have series of their own: those with the highest values of late.
 LABEL_VALUES_MAX: Final = 32
-#: Of the whole history, with the default limits of the metrics' labels.
+#: Size of the whole history, with the default limits of the metrics' labels.
 BYTES_MAX: Final = 2 << 20
 #: A collection may use this share of the time.
 LOAD_MAX: Final = 0.01
@@ -228,7 +228,7 @@ class _Collection:
         self.at_ms = at_ms
         self.values: dict[Series, Value] = {}
         self.by_label: dict[Series, dict[str, float]] = {}
-        #: Of the histograms.
+        #: Bucket bounds of the histograms.
         self.bounds: dict[Series, tuple[float, ...]] = {}
         self._uses: dict[Metric, list[_Use]] = {}
 

@@ -1,4 +1,4 @@
-"""Decides changes of the configs of topics, brokers, groups and client metrics.
+"""Decides changes to the configs of topics, brokers, groups and client metrics.
 
 AlterConfigs replaces all configs of a resource, IncrementalAlterConfigs changes only those in the
 request. Both apply atomically per resource.

@@ -41,7 +41,7 @@ REMOVED_MAX: Final = 1_000
 
 
 class TokenRequester(NamedTuple):
-    """Who sends a request, and what the decisions depend on besides the image."""
+    """The requester, and the other inputs of the decisions besides the image."""
 
     #: As in an ACL: "User:alice".
     principal: str
@@ -106,7 +106,7 @@ def renew_delegation_token(
     elif found is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH and _is_expired_token(
         image, request.hmac, requester
     ):
-        # Kafka checks the time first here, and last when a token is expired.
+        # Kafka checks expiration first in renew, but last in expire.
         found = ErrorCode.DELEGATION_TOKEN_EXPIRED
     if isinstance(found, ErrorCode):
         return ControllerResult((), RenewDelegationTokenResponse(error_code=found))

@@ -107,7 +107,7 @@ def _claiming_group(resource: AlterConfigsResource) -> str:
     return named[0]
 
 
-# ── changes of the configs ───────────────────────────────────────────────────────────────────
+# ── changes to the configs ───────────────────────────────────────────────────────────────────
 
 
 def settle_claim(

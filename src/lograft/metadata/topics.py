@@ -308,7 +308,7 @@ def _describe(overrides: Mapping[str, str], config: BrokerConfig) -> list[Creata
 
 @lru_cache(maxsize=8)
 def _describe_defaults(config: BrokerConfig) -> Mapping[str, CreatableTopicConfigs]:
-    """Of a topic without overrides; cached, because a BrokerConfig never changes."""
+    """Describes a topic without overrides; cached, because a BrokerConfig never changes."""
     return _describe_settings({}, config)
 
 

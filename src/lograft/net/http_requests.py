@@ -18,11 +18,12 @@ HEADER_BYTES_MAX: Final = 32 << 10
 
 
 class HttpFailed(Exception):
-    """The service did not answer, or not as required. The text has no part of its answer."""
+    """The service failed to respond, or responded unexpectedly. The message contains no part of its
+    response."""
 
     def __init__(self, reason: str, status: int | None = None) -> None:
         super().__init__(reason)
-        #: Of the response; None if there is none.
+        #: The status of the response; None if there is no response.
         self.status = status
 
 

@@ -17,7 +17,8 @@ KEY_SET_BYTES_MAX: Final = 256 << 10
 
 
 async def read_key_set(runtime: Runtime, settings: OAuthBearerSettings) -> bytes:
-    """Returns the bytes of the key set. Raises InvalidConfig, which has none of them."""
+    """Returns the bytes of the key set. Raises InvalidConfig, whose message never includes those
+    bytes."""
     url = settings.key_set_url
     assert url is not None, "unsecured tokens have no keys"
     try:

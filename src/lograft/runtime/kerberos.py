@@ -103,12 +103,13 @@ class Acceptor:
 
 
 def initiate(login: KerberosLogin, host: str) -> tuple[GssContext, bytes]:
-    """Returns the context of a client for the servers of a host, and its first token. A worker's
-    job: the library may ask a key distribution center for tickets. Raises ContextFailed."""
+    """Returns the context of a client for the servers of a host, and its first token. Run this in
+    a worker: the library may ask a key distribution center for tickets. Raises ContextFailed."""
     library = load_library()
     store = {}
     if login.keytab_path is not None:
-        # The tickets are kept in the process: no cache in a file may serve another principal.
+        # The tickets are kept in the process, so that no file cache with tickets of another
+        # principal is used.
         store = {
             "client_keytab": login.keytab_path,
             "ccache": f"MEMORY:lograft-{login.principal}",

@@ -14,7 +14,7 @@ from lograft.model.printable_text import printable
 from lograft.model.settings.broker import BrokerConfig
 
 JSON: Final = "json"
-#: Of a message, and of each line of a traceback.
+#: Maximum length of a message, and of each line of a traceback.
 CHARACTERS_MAX: Final = 16_384
 TRACEBACK_LINES_MAX: Final = 200
 #: The key of `extra` whose value, a dict, becomes further fields of a JSON record:

@@ -17,6 +17,6 @@ def decode_base64url(text: Any) -> bytes:
     except binascii.Error:
         raise ValueError("not base64url") from None
     if base64.urlsafe_b64encode(data).rstrip(b"=").decode() != text:
-        # Two texts must not stand for the same bytes.
+        # Two strings must not stand for the same bytes.
         raise ValueError("not base64url")
     return data

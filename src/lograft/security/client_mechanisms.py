@@ -22,7 +22,7 @@ CLIENT_MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER", "GSSAPI")
 class Credentials:
     user: str
     password: str
-    #: They are those of a delegation token.
+    #: Whether these are a delegation token's id and HMAC.
     token_auth: bool = False
 
     def __repr__(self) -> str:

@@ -34,7 +34,7 @@ HANDSHAKE_VERSION_MIN: Final = 1
 #: that the clients of a restarted server do not all return at the same time.
 RENEW_AT_MIN: Final = 0.85
 RENEW_AT_MAX: Final = 0.95
-#: A server does not renew a session more often.
+#: Servers reject more frequent re-authentication.
 RENEWAL_INTERVAL_MS: Final = 1_000
 _ADVICE: Final = {"OAUTHBEARER": "check the token and the server's issuer and audience"}
 _CHECK_CREDENTIALS: Final = "check the user name and the password"
@@ -73,8 +73,8 @@ class ClientExchange(Protocol):
         """Returns the first message to the server."""
 
     def step(self, challenge: bytes) -> ClientStep:
-        """Returns the answer to a message of the server; the last one of a mechanism whose server
-        says nothing is empty. Never raises."""
+        """Returns the next message to the server; empty if the mechanism requires no further
+        message. Never raises."""
 
 
 class ClientLogin:

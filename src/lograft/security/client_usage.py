@@ -1,10 +1,10 @@
 """What the clients of a node have used of their quotas.
 
 One `ClientUsage` for each quota that is measured as a rate, and a `MutationUsage` for the changes
-that clients request of the controller. Both keep state for clients with a limit only, forget it
+that clients request from the controller. Both keep state for clients with a limit only, forget it
 when it no longer counts, and never for more than `CLIENTS_MAX` clients: client ids are the client's
-choice, so their number is not limited by anything else. Beyond it, those that sent nothing for the
-longest time are forgotten, and begin with an empty window.
+choice, so their number is not limited by anything else. When the limit is reached, the clients idle
+for longest are evicted, and begin with an empty window.
 """
 
 from collections.abc import Iterator
@@ -155,7 +155,7 @@ class ClientUsage:
             rate.record(-value, now_ms)
 
     def bytes_max(self, user: str, client_id: str) -> float | None:
-        """Returns what a client may use in all windows together but one; a larger response could
+        """Returns what a client may use in all but one of the windows; a larger response could
         never be sent within the quota."""
         limit = self.limit(user, client_id)
         if limit is None:

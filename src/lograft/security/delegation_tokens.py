@@ -19,7 +19,7 @@ from lograft.security.scram_credentials import (
     salt_password,
 )
 
-#: Tokens whose secrets are kept, because they take long to compute.
+#: Tokens whose secrets are cached, because computing them takes a long time.
 _CACHED_TOKENS: Final = 4096
 
 
@@ -37,7 +37,7 @@ def token_password(secret: bytes) -> str:
 def token_credential(
     secret_key: bytes, token_id: str, mechanism: ScramMechanism
 ) -> ScramCredential:
-    """Returns what a login with the token is compared with."""
+    """Returns the SCRAM credential against which a token login is verified."""
     secret = token_hmac(secret_key, token_id)
     salt = make_salt(hmac.digest(secret, mechanism.mechanism_name.encode(), "sha512"), SALT_BYTES)
     return credential_of(

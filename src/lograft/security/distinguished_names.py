@@ -1,6 +1,6 @@
 """The subject of a certificate as a distinguished name, in the form of Java's X500Principal.
 
-ACLs and quotas that were written for Kafka contain these names, so they must be equal in every
+ACLs and quotas that were written for Kafka contain these names, so they must match character for
 character: RFC 2253, the last relative name first, values escaped, and attribute types without a
 keyword of RFC 2253 (such as emailAddress) as their number with the encoded value in hexadecimal.
 """

@@ -92,8 +92,8 @@ class KeySet(NamedTuple):
         return any(key.key_id == key_id for key in self.keys)
 
     def find(self, algorithm: str, key_id: str | None) -> list[VerificationKey]:
-        """Returns the keys that may have signed a token. Without a key id there must not be a
-        choice."""
+        """Returns the keys that may have signed a token. Without a key id, exactly one key must
+        match."""
         fitting = [key for key in self.keys if key.fits(algorithm)]
         if key_id is None:
             return fitting if len(fitting) == 1 else []

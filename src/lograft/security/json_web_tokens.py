@@ -1,6 +1,6 @@
 """Verifies JSON Web Tokens (RFC 7519), signed and compact, as in OAUTHBEARER.
 
-Everything that is not certainly right is rejected. The key is chosen by the configured key set
+Anything not provably valid is rejected. The key is chosen by the configured key set
 alone: a key, certificate or URL in the header of a token is never used. PyJWT is maintained well,
 but it needs `cryptography` too, and the checks that it lacks (duplicate members, size and depth,
 keys that do not fit the algorithm) would take as many lines as these.

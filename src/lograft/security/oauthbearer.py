@@ -61,7 +61,7 @@ class OAuthBearerExchange:
 
     def step(self, message: bytes) -> Step:
         if self._rejection is not None:
-            # Other messages than the acknowledgement do not get a second attempt.
+            # Any message other than the acknowledgement also ends the exchange.
             return self._rejection
         if len(message) > MESSAGE_BYTES_MAX:
             return Failure(reason="the message is too long")

@@ -2,7 +2,7 @@
 
 The syntax is Kafka's: `DEFAULT`, or `RULE:pattern/replacement/` with L or U for lower or upper
 case, separated by commas. The first rule whose pattern matches the whole name applies. Patterns are
-regular expressions of Python, which are equal to Java's in all common cases. As in Kafka, text
+Python regular expressions, which behave like Java's in all common cases. As in Kafka, text
 between two rules that is not a rule is skipped.
 """
 

@@ -50,7 +50,7 @@ FindCredential: TypeAlias = Callable[[str], ScramCredential | None]
 
 
 class TokenLogin(NamedTuple):
-    """What a login with a delegation token is compared with, and what it results in."""
+    """The SCRAM credential against which a token login is verified, and the resulting session."""
 
     credential: ScramCredential
     #: The name of the owner, without the type of the principal.

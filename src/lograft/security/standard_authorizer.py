@@ -41,7 +41,7 @@ IMPLIED_BY: Final[Mapping[int, frozenset[int]]] = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset((Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)),
 }
-#: As in Kafka, stands for a resource of which nothing is known.
+#: As in Kafka, the name of an unspecified resource.
 _ANY_NAME: Final = "hardcode"
 #: Cached decisions. When it is reached, all are discarded.
 DECISIONS_MAX: Final = 100_000
@@ -72,7 +72,7 @@ class Rule(NamedTuple):
 
 
 class StandardAuthorizer:
-    """One for each node. `complete_load` is called when the image contains the committed ACLs;
+    """Decides for one node. `complete_load` is called when the image contains the committed ACLs;
     before that, only super users are allowed anything."""
 
     __slots__ = ("_acls", "_allows_unlisted", "_decisions", "_is_loaded", "super_users", "version")

@@ -1,13 +1,13 @@
 """Parses JSON that an unauthenticated client or an identity provider has sent.
 
-Stricter than `json`: an object that names a member twice, NaN and Infinity, and deep or very large
-structures are rejected, because two readers of such a text may understand different things.
+Stricter than `json`: duplicate members, NaN and Infinity, and deep or very large structures are
+rejected, because two parsers may interpret such a document differently.
 """
 
 import json
 from typing import Any, Final, NoReturn
 
-#: Number of arrays and objects in a text, which also bounds their depth.
+#: Number of arrays and objects in a document, which also bounds their depth.
 CONTAINERS_MAX: Final = 500
 
 

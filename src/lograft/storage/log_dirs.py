@@ -187,7 +187,8 @@ def write_partition_metadata(
 
 
 def read_moved_from(disk: Disk, directory: str) -> tuple[UUID, ...]:
-    """Returns the ids of the log dirs in which the replica in this directory was a voter before."""
+    """Returns the ids of the log dirs in which the replica in this directory was previously a
+    voter."""
     return _read_uuids(disk, f"{directory}/{MOVED_FROM}")
 
 
@@ -233,7 +234,7 @@ def _write_uuids(disk: Disk, path: str, directory_ids: Sequence[UUID]) -> None:
 
 
 def write_clean_shutdown(disk: Disk, log_dir: str, broker_epoch: int) -> None:
-    """The last write of a node that stops: all logs of this log dir are closed and fsynced."""
+    """The last write of a stopping node: all logs of this log dir are closed and fsynced."""
     text = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
     write_atomically(disk, f"{log_dir}/{CLEAN_SHUTDOWN}", text.encode())
 
@@ -265,7 +266,8 @@ def consume_clean_shutdown(disk: Disk, log_dir: str) -> int | None:
 
 def write_running_mark(disk: Disk, log_dir: str, broker_epoch: int) -> None:
     """Marks that a node serves these logs under this broker epoch, and that everything it wrote can
-    be read. Not fsynced: the mark is valid only while the kernel runs, whose page cache has it."""
+    be read. Not fsynced: the mark is valid only while the kernel whose page cache holds it keeps
+    running."""
     boot_id = disk.boot_id()
     if not boot_id:
         return
@@ -290,7 +292,7 @@ def read_running_mark(disk: Disk, log_dir: str) -> int | None:
 
 
 def remove_running_mark(disk: Disk, log_dir: str) -> None:
-    """Some of the data written may be lost. Not fsynced, see `write_running_mark`."""
+    """Removes the mark: written data may have been lost. Not fsynced, see `write_running_mark`."""
     path = f"{log_dir}/{RUNNING}"
     if disk.exists(path):
         disk.unlink(path)
@@ -309,13 +311,13 @@ def deleted_directory_name(topic_partition: TopicPartition, unique: UUID) -> str
 
 
 def future_directory_name(topic_partition: TopicPartition, unique: UUID) -> str:
-    """The name of the directory to which a log is copied that moves between log dirs."""
+    """The name of the directory into which a log is copied when it moves between log dirs."""
     return _marked_folder_name(topic_partition, unique, FUTURE_SUFFIX)
 
 
 def future_partition_of(name: str) -> int | None:
-    """Returns the partition number if the directory is such a copy; the name of its topic may be
-    truncated."""
+    """Returns the partition number if the directory is a future replica; the name of its topic may
+    be truncated."""
     found = _FUTURE_FOLDER.fullmatch(name)
     return int(found["partition"]) if found else None
 

@@ -53,7 +53,7 @@ class Removal:
         self.due_ms = due_ms
         #: The current paths of the files; set by `run`.
         self.renamed: list[str] = []
-        #: Of the deleted segments; set by `run`.
+        #: Size of the deleted segments; set by `run`.
         self.size_bytes = 0
 
     def __len__(self) -> int:
@@ -206,7 +206,7 @@ def take_expired_files(log: "Log", now_ms: int) -> list[str]:
 
 
 def unlink_files(disk: Disk, paths: list[str]) -> int:
-    """Blocks: unlinking large files takes long. Files of a directory that was deleted in the
+    """Blocks: unlinking large files takes a long time. Files of a directory that was deleted in the
     meantime no longer exist."""
     count = 0
     for path in paths:

@@ -59,7 +59,7 @@ class UnsupportedMagic(MalformedBatch):
 
 class BatchHeader(NamedTuple):
     base_offset: int
-    #: Of the whole batch.
+    #: Size of the whole batch.
     size_bytes: int
     leader_epoch: int
     magic: int

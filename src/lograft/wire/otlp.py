@@ -29,7 +29,7 @@ _DOUBLE: Final = Struct("<d")
 _FIXED: Final = Struct("<Q")
 _SIGNED: Final = Struct("<q")
 _VARINT_BYTES_MAX: Final = 10
-#: Of a point; further attributes are dropped.
+#: Maximum number of attributes of a point; further attributes are dropped.
 ATTRIBUTES_MAX: Final = 16
 #: In characters; a longer name is malformed, the text of an attribute is cut.
 NAME_LENGTH_MAX: Final = 255

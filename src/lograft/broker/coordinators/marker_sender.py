@@ -194,7 +194,7 @@ class MarkerSender:
     # ── sending ──────────────────────────────────────────────────────────────────────────────
 
     def _schedule_send(self) -> None:
-        """Markers of one turn of the event loop are sent together in the next one."""
+        """Markers of one iteration of the event loop are sent together in the next one."""
         if self._next_send is None:
             self._next_send = asyncio.get_running_loop().call_soon(self._send_queued)
 

@@ -171,7 +171,7 @@ class ControllerLink:
         timeout_ms: int,
         lane: str,
     ) -> Message:
-        """Returns the response of the controller in this process, or the EnvelopeResponse of
+        """Returns the response from the controller in this process, or the EnvelopeResponse of
         another. Raises ControllerUnreachable."""
 
         async def attempt(target: Address | _ThisProcess, timeout_ms: int) -> Message:

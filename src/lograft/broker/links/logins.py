@@ -1,9 +1,9 @@
-"""Logins of this node at SASL listeners of other nodes.
+"""Logins of this node to SASL listeners of other nodes.
 
 The mechanism, the user and the password are read from the settings for each login, so a dynamic
 change applies to the next connection and to the next renewal of a session. After a rejected login,
 requests to that address fail immediately until a back-off is over: the other node delays its
-rejections, and a wrong password does not become right by trying it more often.
+rejections, and retrying a wrong password does not help.
 """
 
 import logging

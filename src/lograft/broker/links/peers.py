@@ -5,11 +5,11 @@ connection in order, so long polls use a separate lane.
 
 A connection to a SASL listener starts with a login (`NodeLogins`), every connection then with
 ApiVersions. The caller passes the versions that it supports, and the
-newest that the other node supports, too, is used, so that nodes can be upgraded one by one.
+newest version that both support is used, so that nodes can be upgraded one by one.
 Requests that rely on Lograft's own tagged fields are sent to Lograft nodes only.
 
-`request` is awaited. `send` reports the response by a call, within the read that received it. It is
-for streams of many responses, whose records are used in the receive buffer.
+`request` is awaited. `send` delivers the response through a callback, in the read that received it.
+It is for streams of many responses, whose records are used in the receive buffer.
 
 Nothing is retried: what to do about an unknown outcome is the caller's decision.
 """

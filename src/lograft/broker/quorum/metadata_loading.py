@@ -56,7 +56,7 @@ class LoadedMetadata:
     folder: str
     log: Log
     hard_state: HardState
-    #: From the snapshot, or from the settings without one, before the changes in `tail`.
+    #: From the snapshot or, without a snapshot, from the settings; changes in `tail` not applied.
     quorum: Quorum
     snapshot: Snapshot | None
     snapshot_size_bytes: int
@@ -64,7 +64,7 @@ class LoadedMetadata:
     log_start: LogEnd
     #: Batches of the log after the snapshot.
     tail: tuple[MetadataBatch, ...]
-    #: Records with which the storage was formatted.
+    #: Bootstrap records written by `storage format`.
     bootstrap: tuple[Message, ...]
     #: Errors of snapshots that could not be read.
     damaged: tuple[str, ...]
@@ -141,9 +141,9 @@ def _open_log(
         ),
         now_ms=now_ms,
         # A snapshot that this node took contains fsynced records only, and the recovery point is
-        # written before it, so damage below it is not a torn tail. A snapshot fetched from the
-        # leader, which a crash kept from replacing the log, proves nothing about this log. (Kafka
-        # writes no recovery point here.)
+        # written before it, so damage below it is not a torn tail. If a crash occurred before a
+        # fetched snapshot replaced the log, that snapshot proves nothing about it. (Kafka writes no
+        # recovery point here.)
         recovery=RecoveryPlan(
             clean=False,
             recovery_point=flushed if has_recovery_point(disk, folder) else floor,
@@ -151,7 +151,8 @@ def _open_log(
         ),
     )
     if log.end_offset < floor or (snapshot is not None and _diverges_from(log, snapshot)):
-        # The snapshot came from another node, or the log's files are missing: it replaces them.
+        # The snapshot came from another node, or the log's files are missing: the snapshot replaces
+        # the log.
         log.truncate_fully_and_start_at(floor, now_ms=now_ms)
     if log.log_start_offset > floor:
         raise MetadataCorrupt(
@@ -198,8 +199,8 @@ def read_recovery_point(disk: Disk, folder: str) -> Offset:
 
 
 def write_recovery_point(disk: Disk, folder: str, offset: Offset) -> None:
-    """Writes the recovery point to a separate file, since that of the log dir is for the logs of
-    topics; blocks."""
+    """Writes the recovery point to a separate file, because the log dir's checkpoint covers topic
+    partitions only; blocks."""
     write_checkpoint(disk, f"{folder}/{RECOVERY_POINTS}", {METADATA_PARTITION: offset})
 
 

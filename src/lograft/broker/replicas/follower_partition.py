@@ -82,7 +82,7 @@ class FollowerPartition:
         self._clock = clock
         self._spawn = spawn
         self._on_lost = on_lost
-        #: The role has ended: later responses of the leader are ignored.
+        #: The role has ended: later responses from the leader are ignored.
         self.is_over = False
 
     @property

@@ -1,4 +1,5 @@
-"""Requests that create, list and delete ACLs, and find the rule that decides about an operation."""
+"""Requests that create, list and delete ACLs, and find the rule that determines whether an
+operation is allowed."""
 
 from collections.abc import Iterable, Sequence
 from uuid import UUID

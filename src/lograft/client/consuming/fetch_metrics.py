@@ -114,7 +114,7 @@ class TopicConsumption:
         self.bytes = 0
         self.records = 0
         self.fetch_sizes = Distribution()
-        #: Of each response.
+        #: Records of each response.
         self.fetched_records = Distribution()
 
 

@@ -54,7 +54,7 @@ def build_fetch_request(settings: ConsumerSettings, plan: FetchPlan) -> FetchReq
 
 
 class SinglePartitionFetch:
-    """The sessionless requests of a consumer that fetches one partition of a broker. They differ
+    """The sessionless requests of a consumer that fetches one partition from a broker. They differ
     only in correlation id and offset, so the codec encodes the rest only once."""
 
     __slots__ = ("_after", "_content", "_head", "_middle", "_pack", "version")

@@ -102,7 +102,7 @@ class Membership(Protocol):
         """Checked in every poll."""
 
     async def serve(self) -> None:
-        """Applies changes of the assignment. Runs during a poll, when the application processes no
+        """Applies changes to the assignment. Runs during a poll, when the application processes no
         records. Raises the error that keeps the consumer out of the group."""
 
     async def leave(self, reason: str, timeout_ms: int) -> None:

@@ -63,7 +63,8 @@ class Notifier:
 
 
 class _Waiter(asyncio.Future[None]):
-    """A future with one waiting task, which `wake_now` resumes without a turn of the loop."""
+    """A future with one waiting task, which `wake_now` resumes without an iteration of the event
+    loop."""
 
     _resume: Callable[["_Waiter"], object]
     _context: Context

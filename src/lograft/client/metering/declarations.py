@@ -31,7 +31,7 @@ class Statistic(Enum):
     RATE_PER_HOUR = "rate-per-hour"
     #: The increase in nanoseconds as a fraction of the time, over the last windows.
     TIME_RATIO = "time-ratio"
-    #: Of the values recorded in the last windows.
+    #: This and the next: of the values recorded in the last windows.
     AVG = "avg"
     MAX = "max"
     MIN = "min"

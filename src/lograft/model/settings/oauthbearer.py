@@ -40,7 +40,7 @@ VALIDATING_HANDLERS: Final = (
 UNSECURED_HANDLER: Final = (
     f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 )
-#: Both mean the checks of a broker.
+#: Both class names select the broker's validator.
 VALIDATORS: Final = (f"{_PACKAGE}.DefaultJwtValidator", f"{_PACKAGE}.BrokerJwtValidator")
 #: Options of the login module that configure TLS to the identity provider.
 TRUST_OPTIONS: Final = (
@@ -59,12 +59,12 @@ class ProviderUrl(NamedTuple):
     scheme: str
     host: str
     port: int
-    #: Of the file, or path and query of the request.
+    #: Path of the file, or path and query of the request.
     path: str
 
     @property
     def where(self) -> str:
-        """The place for messages; a query may contain a secret."""
+        """The location as shown in messages, without the query, which may contain a secret."""
         return self.host or self.path
 
 

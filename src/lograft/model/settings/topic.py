@@ -181,7 +181,7 @@ class TopicConfig:
     segment_index_bytes: int = 10 << 20
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * 24 * HOUR_MS
-    #: Of a topic that is read point to point; None: the first group that reads it.
+    #: The group of a topic that is read point to point; None: the first group that reads it.
     subscription_group: str | None = None
     #: None: any number of groups, as in Kafka.
     subscription_mode: str | None = None
