@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
+from lograft import __version__
 from lograft.api.authentication import ListenerAuthentication
 from lograft.api.certificate_principals import CertificatePrincipals
 from lograft.api.http_access import ClusterAccess
@@ -42,6 +43,7 @@ from lograft.broker.quorum.raft_driver import RaftDriver
 from lograft.broker.quorum.snapshotter import Snapshotter
 from lograft.broker.quorum.voter_updater import VoterUpdater
 from lograft.broker.readiness import find_unready_reasons as find_broker_reasons
+from lograft.broker.record_traces import RecordTraces
 from lograft.broker.shared_services import SharedServices
 from lograft.consensus.types import VoterEndpoint
 from lograft.http.endpoints import (
@@ -63,6 +65,7 @@ from lograft.model.settings.authorizer import allows_everyone_without_acl, super
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
 from lograft.model.settings.oauthbearer import OAuthBearerSettings
+from lograft.model.settings.otlp import otlp_settings
 from lograft.model.types import Offset
 from lograft.net.channels import BufferSizes
 from lograft.net.listener_set import ListenerSet
@@ -107,6 +110,7 @@ class Node:
         connections, and `api_ranges` restricts the API versions that the node serves and uses, as
         in an older build."""
         _check_supported(config)
+        self._otlp = otlp_settings(config)
         self.config = config
         self._runtime = runtime
         self._halt = halt
@@ -221,6 +225,7 @@ class Node:
         # Before anything is written: if a port is in use or a certificate invalid, nothing changes.
         listeners = await self._listen(shared)
         await self._open_http()
+        self._start_export(shared)
         driver.endpoints = tuple(
             VoterEndpoint(endpoint.name, endpoint.host, endpoint.port)
             for endpoint in self._bound_endpoints(self.config.advertised_controller_listeners)
@@ -260,6 +265,8 @@ class Node:
             authentication.close()
         for task in self._tasks:
             task.cancel()
+        if self._broker is not None and self._broker.traces is not None:
+            self._broker.traces.close()
         if self._broker is not None:
             await self._broker.stop()
         if self._driver is not None:
@@ -415,6 +422,8 @@ class Node:
             producer_ids=producer_ids,
             halt=self._halt,
         )
+        if self._otlp is not None and self._otlp.exports_traces:
+            broker.traces = RecordTraces(self._runtime, self._otlp)
         router = Router(
             shared, broker, listener=config.inter_broker_listener_name, role="broker", link=link
         )
@@ -452,6 +461,35 @@ class Node:
         if not endpoint.uses_tls:
             return self._runtime.transport
         return self._tls_transports().open_fixed(LISTENER_NAME, self.config)
+
+    def _start_export(self, shared: SharedServices) -> None:
+        """Starts to send metrics and spans to an OpenTelemetry collector, if one is configured."""
+        settings = self._otlp
+        if settings is None:
+            return
+        # Imported here because most nodes export nothing.
+        from lograft.telemetry.exporter import OtlpExporter
+        from lograft.wire.otlp_requests import Scope
+
+        resource = (
+            ("service.name", "lograft"),
+            ("service.namespace", shared.cluster_id),
+            ("service.instance.id", str(self.config.node_id)),
+            ("service.version", __version__),
+        )
+        traces = None if self._broker is None else self._broker.traces
+        exporter = OtlpExporter(
+            self._runtime,
+            settings,
+            Scope("lograft", __version__, resource),
+            collect_samples=self.collect_samples,
+            spans=traces,
+        )
+        self._metric_sources.append(exporter)
+        if settings.metrics_interval_ms:
+            self._spawn(exporter.export_metrics(), name="export of metrics")
+        if traces is not None:
+            self._spawn(exporter.export_spans(), name="export of spans")
 
     async def _listen(self, shared: SharedServices) -> ListenerSet:
         def handlers(endpoint: Endpoint) -> HandlerFactory:

@@ -5,6 +5,7 @@ this has to move. Metrics that other tests already follow are listed in `ELSEWHE
 checks that no metric is missing.
 """
 
+import ast
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -13,6 +14,8 @@ from importlib import import_module
 from itertools import count
 from typing import Any, Final
 from uuid import UUID
+
+import pytest
 
 from lograft.broker.shared_services import METADATA_LAG
 from lograft.client.admin import Admin, ConfigChange, NewTopic, topic_resource
@@ -506,6 +509,12 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "lograft_isr_change_requests_total": "unit/broker/replicas/test_isr_changes.py",
     "lograft_isr_changes_waiting": "unit/broker/replicas/test_isr_changes.py",
     "lograft_log_dir_failures_total": "unit/broker/logs/test_log_manager.py",
+    "lograft_otlp_batches_dropped_total": "unit/broker/test_record_traces.py",
+    "lograft_otlp_export_failures_total": "unit/telemetry/test_exporter.py",
+    "lograft_otlp_exports_total": "unit/telemetry/test_exporter.py",
+    "lograft_otlp_rejected_total": "unit/telemetry/test_exporter.py",
+    "lograft_otlp_spans_dropped_total": "unit/broker/test_record_traces.py",
+    "lograft_otlp_spans_total": "unit/telemetry/test_exporter.py",
     "lograft_partitions": "unit/broker/test_broker.py",
     "lograft_partitions_with_followers": "unit/broker/replicas/test_isr_changes.py",
     "lograft_peer_connections": "unit/broker/links/test_peers.py",
@@ -549,6 +558,60 @@ def find_constant(metric: Metric) -> str:
     raise LookupError(metric.name)
 
 
+def reads(source: str, constant: str) -> bool:
+    """Returns whether a function of the source passes the constant to a call that reads its value,
+    such as value_of, or looks it up in a collection, to compare the result or to return it."""
+    return any(
+        isinstance(statement, ast.Assert | ast.Return | ast.Assign | ast.AugAssign | ast.While)
+        and any(
+            isinstance(node, ast.Name) and node.id == constant
+            for part in ast.walk(statement)
+            for read in read_parts(part)
+            for node in ast.walk(read)
+        )
+        for function in ast.walk(ast.parse(source))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for statement in ast.walk(function)
+    ) or any(
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in ("wait_until", "wait_until_async")
+        and any(isinstance(node, ast.Name) and node.id == constant for node in ast.walk(call))
+        for call in ast.walk(ast.parse(source))
+    )
+
+
+def read_parts(node: ast.AST) -> list[ast.expr]:
+    """Returns the arguments of a call, or the key of a lookup."""
+    match node:
+        case ast.Call(args=arguments):
+            return arguments
+        case ast.Subscript(slice=key, ctx=ast.Load()):
+            return [key]
+        case _:
+            return []
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_read"),
+    [
+        ("assert value_of(node, LAG) == 3", True),
+        ("assert families[LAG] == 3", True),
+        ("lag = value_of(node, LAG, 'group')", True),
+        ("while not value_of(node, LAG): pass", True),
+        ("wait_until(lambda: value_of(node, LAG))", True),
+        ("LAG", False),
+        ("print(LAG)", False),
+        ("value_of(node, LAG)", False),
+        ("assert LAG", False),
+        ("assert value_of(node, LAGGING) == 3", False),
+    ],
+)
+def test_what_counts_as_reading_a_metric(statement: str, is_read: bool) -> None:
+    source = f"from lograft import LAG\ndef test_x():\n  {statement}\n"
+    assert reads(source, "LAG") is is_read
+
+
 def test_every_metric_is_followed_by_a_test() -> None:
     text = (ROOT / "tests" / "unit" / "test_metrics_move.py").read_text()
     here = set(re.findall(r'"((?:lograft|kafka)_\w+)"', text.partition("ELSEWHERE: Final")[0]))
@@ -556,4 +619,5 @@ def test_every_metric_is_followed_by_a_test() -> None:
     assert here <= declared.keys(), here - declared.keys()
     assert declared.keys() - here == ELSEWHERE.keys()
     for name, file in ELSEWHERE.items():
-        assert find_constant(declared[name]) in (ROOT / "tests" / file).read_text(), name
+        source = (ROOT / "tests" / file).read_text()
+        assert reads(source, find_constant(declared[name])), f"{file} does not read {name}"

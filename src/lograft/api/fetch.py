@@ -33,6 +33,7 @@ from lograft.broker.partitions.fetch_sessions import (
 from lograft.broker.partitions.partition import Partition
 from lograft.broker.partitions.topic_traffic import TopicTraffic
 from lograft.broker.partitions.waits import wait_any
+from lograft.broker.record_traces import RecordTraces
 from lograft.model.errors import DiskFailed, ErrorCode, LograftError
 from lograft.model.seams import FileSlice
 from lograft.model.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
@@ -183,6 +184,7 @@ class Fetch:
         "_marks",
         "_may_diverge",
         "_sent",
+        "_started_ns",
         "_urgent",
         "bytes_read",
         "can_respond",
@@ -226,6 +228,8 @@ class Fetch:
         self._failed: list[RequestedPartition] = []
         self.bytes_read = 0
         self.can_respond = False
+        #: Start of the last read, if records are traced.
+        self._started_ns = 0
 
     def read(self) -> None:
         request = self.request
@@ -235,6 +239,8 @@ class Fetch:
             self._acl_version = authorizer.version
             names = filter(None, map(self._name_of, self.requested))
             self._denied_topics = find_denied(self._context, TOPIC_READ, names)
+        if self._broker.traces is not None:
+            self._started_ns = self._broker.traces.now_ns()
         results: list[tuple[RequestedPartition, PartitionData]] = []
         self.results = results
         self.partitions = []
@@ -268,6 +274,18 @@ class Fetch:
             traffic.bytes_out += size
         for requested in self._failed:
             self._broker.partitions.traffic.find(self._name_of(requested)).fetches_failed += 1
+
+    def report_delivery(self, traces: RecordTraces) -> None:
+        """Called when the last read becomes the response, if records are traced."""
+        for requested, data in self.results:
+            if isinstance(data.records, FileSlice):
+                traces.on_delivered(
+                    (self._name_of(requested), requested.fetch.partition),
+                    data.records,
+                    offset=requested.fetch.fetch_offset,
+                    client_id=self._context.client_id,
+                    started_ns=self._started_ns,
+                )
 
     def is_stale(self) -> bool:
         """Returns whether a new read would differ. The wait starts one iteration of the event
@@ -397,6 +415,8 @@ def _respond(
         if usage.record_fetch(preview, context.api_version):
             return _throttled_response(context, session, incremental)
     fetch.count_traffic()
+    if context.broker.traces is not None:
+        fetch.report_delivery(context.broker.traces)
     return _build_response(context, session, incremental, fetch.results)
 
 

@@ -130,7 +130,9 @@ def handle(
                         broker, version, transactional_id, partition, records
                     )
                 appending = partition
-                result = append(partition, records, now_ms, acks, verification=verification)
+                result = _append_traced(
+                    context, partition, records, now_ms, acks, verification=verification
+                )
                 _fill(partition_response, partition, result, acks, pending)
             except (PartitionOpening, PartitionMissing, NeedsWorker, NeedsCoordinator):
                 if data.records is None:
@@ -311,6 +313,32 @@ def append(
     )
 
 
+def _append_traced(
+    context: Context,
+    partition: Partition,
+    records: memoryview,
+    now_ms: int,
+    acks: int,
+    *,
+    checked_by: AppendRules | None = None,
+    verification: Verification | None = None,
+) -> AppendResult:
+    """The same, and reports the append if records are traced."""
+    traces = context.broker.traces
+    if traces is None:
+        return append(
+            partition, records, now_ms, acks, checked_by=checked_by, verification=verification
+        )
+    started_ns = traces.now_ns()
+    result = append(
+        partition, records, now_ms, acks, checked_by=checked_by, verification=verification
+    )
+    traces.on_appended(
+        partition, records, result, client_id=context.client_id, started_ns=started_ns
+    )
+    return result
+
+
 def is_acknowledged(partition: Partition, end: Offset, acks: int) -> bool:
     """Returns whether the response can be sent; raises if the append failed afterwards."""
     return acks == ACKS_NONE or partition.is_acknowledged(end, acks_all=acks == ACKS_ALL)
@@ -399,8 +427,14 @@ async def _append_checked(
     while True:
         now_ms = broker.clock.wall_ms()
         try:
-            return append(
-                partition, records, now_ms, acks, checked_by=checked_by, verification=verification
+            return _append_traced(
+                context,
+                partition,
+                records,
+                now_ms,
+                acks,
+                checked_by=checked_by,
+                verification=verification,
             )
         except NeedsWorker:
             check = partition.leader_log().validation_job(records, now_ms)

@@ -185,6 +185,7 @@ class Router:
     """Creates the frame handlers for the connections of one listener."""
 
     __slots__ = (
+        "_is_traced",
         "_patterns",
         "_routes",
         "_specs",
@@ -246,11 +247,13 @@ class Router:
             self._patterns = FastPaths(
                 ProducePatterns(broker, listener), FetchPatterns(broker, authorizer)
             )
-        #: The same; None while quotas are configured, which the general path measures.
+        #: The same; None while quotas are configured or records are traced, which only the general
+        #: path does.
         self.fast_paths = self._patterns
+        self._is_traced = broker is not None and broker.traces is not None
         if quotas is not None:
             quotas.on_activity_changed.append(self._choose_paths)
-            self._choose_paths()
+        self._choose_paths()
         if served is None:
             served = served_apis(role, unstable=shared.config.unstable_api_versions_enable)
         if ranges:
@@ -262,7 +265,7 @@ class Router:
 
     def _choose_paths(self) -> None:
         is_measured = self.quotas is not None and self.quotas.is_active
-        self.fast_paths = None if is_measured else self._patterns
+        self.fast_paths = None if is_measured or self._is_traced else self._patterns
 
     def __call__(self, channel: Channel) -> "Session":
         """Returns the handler of a connection that needs no authentication."""

@@ -59,6 +59,7 @@ from lograft.broker.partitions.partition_table import PartitionTable
 from lograft.broker.partitions.replica_selection import is_rack_aware, nearest_replica
 from lograft.broker.partitions.topic_traffic import TopicTrafficTable
 from lograft.broker.partitions.waits import Expirations
+from lograft.broker.record_traces import RecordTraces
 from lograft.broker.replicas.follower_sessions import FollowerSessions
 from lograft.broker.replicas.replicas import Replicas
 from lograft.broker.shared_services import SharedServices
@@ -128,6 +129,8 @@ class Broker:
         self.clock = runtime.clock
         self.node_id: NodeId = config.node_id
         self.cluster_id = shared.cluster_id
+        #: None: records are not traced.
+        self.traces: RecordTraces | None = None
         #: The connection to the active controller, in this process or another one.
         self.link = link
         self.producer_ids = producer_ids

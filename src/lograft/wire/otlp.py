@@ -77,34 +77,39 @@ def encode_metrics(
     """Returns MetricsData. Points of one metric must follow each other. `start_ns`: since when
     sums count."""
     metrics = b"".join(
-        _field(2, _metric(name, list(group), start_ns, now_ns))
+        encode_field(2, _metric(name, list(group), start_ns, now_ns))
         for name, group in groupby(points, key=lambda point: point.name)
     )
-    attributes = b"".join(_field(1, _key_value(*each)) for each in resource)
-    return _field(1, _field(1, attributes) + _field(2, metrics))
+    attributes = b"".join(encode_field(1, encode_attribute(*each)) for each in resource)
+    return encode_field(1, encode_field(1, attributes) + encode_field(2, metrics))
 
 
 def _metric(name: str, points: list[Point], start_ns: int, now_ns: int) -> bytes:
     first = points[0]
-    numbers = b"".join(_field(1, _number(point, start_ns, now_ns)) for point in points)
+    numbers = b"".join(encode_field(1, _number(point, start_ns, now_ns)) for point in points)
     if first.is_counter:
-        kind = _field(7, numbers + bytes((0x10, first.temporality, 0x18, 1)))
+        kind = encode_field(7, numbers + bytes((0x10, first.temporality, 0x18, 1)))
     else:
-        kind = _field(5, numbers)
-    return _field(1, name.encode()) + kind
+        kind = encode_field(5, numbers)
+    return encode_field(1, name.encode()) + kind
 
 
 def _number(point: Point, start_ns: int, now_ns: int) -> bytes:
-    attributes = b"".join(_field(7, _key_value(*each)) for each in point.attributes)
+    attributes = b"".join(encode_field(7, encode_attribute(*each)) for each in point.attributes)
     start = b"\x11" + _FIXED.pack(start_ns) if point.is_counter else b""
     return start + b"\x19" + _FIXED.pack(now_ns) + b"\x21" + _DOUBLE.pack(point.value) + attributes
 
 
-def _key_value(key: str, value: str) -> bytes:
-    return _field(1, key.encode()) + _field(2, _field(1, value.encode()))
+def encode_attribute(key: str, value: str | int) -> bytes:
+    if isinstance(value, int):
+        encoded = b"\x18" + uvarint(value & 0xFFFF_FFFF_FFFF_FFFF)
+    else:
+        encoded = encode_field(1, value.encode())
+    return encode_field(1, key.encode()) + encode_field(2, encoded)
 
 
-def _field(number: int, content: bytes) -> bytes:
+def encode_field(number: int, content: bytes) -> bytes:
+    """Returns a field of bytes, text or a message. The number is below 16."""
     return bytes((number << 3 | _BYTES,)) + uvarint(len(content)) + content
 
 
@@ -125,16 +130,16 @@ def decode_metrics(data: bytes, *, points_max: int) -> Decoded:
 
 
 def _metrics(data: memoryview) -> Iterator[memoryview]:
-    for resource_metrics in _messages(data, 1):
-        for scope_metrics in _messages(resource_metrics, 2):
-            yield from _messages(scope_metrics, 2)
+    for resource_metrics in iterate_messages(data, 1):
+        for scope_metrics in iterate_messages(resource_metrics, 2):
+            yield from iterate_messages(scope_metrics, 2)
 
 
 def _points(metric: memoryview) -> Iterator[Point | None]:
     """Yields None for a point that is no number."""
     name = ""
     kinds: list[tuple[int, memoryview]] = []
-    for number, content in _fields(metric):
+    for number, content in iterate_fields(metric):
         if number == 1:
             name = _text(_as_bytes(content), "the name of a metric", NAME_LENGTH_MAX)
         elif number in (5, 7, 9, 10, 11):
@@ -145,7 +150,7 @@ def _points(metric: memoryview) -> Iterator[Point | None]:
         if number in (5, 7):
             yield from _numbers(intern(name), content, is_sum=number == 7)
         else:
-            for point in _messages(content, 1):
+            for point in iterate_messages(content, 1):
                 _check(point)
                 yield None
 
@@ -153,7 +158,7 @@ def _points(metric: memoryview) -> Iterator[Point | None]:
 def _numbers(name: str, data: memoryview, *, is_sum: bool) -> Iterator[Point | None]:
     points: list[memoryview] = []
     temporality, is_monotonic = Temporality.CUMULATIVE, False
-    for number, content in _fields(data):
+    for number, content in iterate_fields(data):
         if number == 1:
             points.append(_as_bytes(content))
         elif is_sum and number == 2:
@@ -174,7 +179,7 @@ def _temporality(content: int | memoryview) -> Temporality:
 def _point(name: str, data: memoryview, is_counter: bool, temporality: Temporality) -> Point | None:
     value: float | None = None
     attributes: list[tuple[str, str]] = []
-    for number, content in _fields(data):
+    for number, content in iterate_fields(data):
         if number == 4:
             value = _DOUBLE.unpack(_as_fixed64(content))[0]
         elif number == 6:
@@ -191,7 +196,7 @@ def _point(name: str, data: memoryview, is_counter: bool, temporality: Temporali
 def _attribute(data: memoryview) -> tuple[str, str] | None:
     """Returns None for an attribute that is a list or map."""
     key, text = "", None
-    for number, content in _fields(data):
+    for number, content in iterate_fields(data):
         if number == 1:
             key = _text(_as_bytes(content), "the key of an attribute", NAME_LENGTH_MAX)
         elif number == 2:
@@ -201,7 +206,7 @@ def _attribute(data: memoryview) -> tuple[str, str] | None:
 
 def _any_value(data: memoryview) -> str | None:
     text = None
-    for number, content in _fields(data):
+    for number, content in iterate_fields(data):
         if number == 1:
             text = _text(_as_bytes(content), "an attribute", None)[:TEXT_LENGTH_MAX]
         elif number == 2:
@@ -215,19 +220,19 @@ def _any_value(data: memoryview) -> str | None:
     return text
 
 
-def _messages(data: memoryview, number: int) -> Iterator[memoryview]:
+def iterate_messages(data: memoryview, number: int) -> Iterator[memoryview]:
     """Yields the messages in one field."""
-    for each, content in _fields(data):
+    for each, content in iterate_fields(data):
         if each == number:
             yield _as_bytes(content)
 
 
 def _check(data: memoryview) -> None:
-    for _ in _fields(data):
+    for _ in iterate_fields(data):
         pass
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+def iterate_fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """Yields the number and content of each field: an int for a varint, otherwise bytes."""
     position, end = 0, len(data)
     content: int | memoryview

@@ -165,6 +165,12 @@ class BrokerConfig:
     lograft_metrics_kafka_exporter_enable: bool
     lograft_metrics_partitions_max: int
     lograft_metrics_topics_max: int
+    lograft_otlp_endpoint: str
+    lograft_otlp_headers: Secret | None
+    lograft_otlp_metrics_interval_ms: int
+    lograft_otlp_traces_compressed_enable: bool
+    lograft_otlp_traces_enable: bool
+    lograft_otlp_traces_ratio: float
     lograft_slow_request_ms: int
     lograft_unauthenticated_connections_max: int
     max_connection_creation_rate: int

@@ -389,6 +389,12 @@ lograft.metrics.groups.max: Number of groups with series of their own in the met
 lograft.metrics.kafka.exporter.enable: Whether the metrics include the series of kafka_exporter, under its names.
 lograft.metrics.partitions.max: Number of partitions with series of their own in the metrics of this broker, and of pairs of groups and partitions; there are none for further ones.
 lograft.metrics.topics.max: Number of topics with series of their own in the metrics: those with the most traffic. All others are added up under other.
+lograft.otlp.endpoint: URL of an OpenTelemetry collector to which the node sends its metrics as OTLP over HTTP, such as http://localhost:4318; empty: it sends nothing. The node adds /v1/metrics or /v1/traces. For https, the system's certificate authorities are trusted.
+lograft.otlp.headers: HTTP headers of the requests to the collector, such as authorization=Bearer abc, separated by commas.
+lograft.otlp.metrics.interval.ms: Time between two exports of all metrics to the OpenTelemetry collector; 0: metrics are not exported.
+lograft.otlp.traces.compressed.enable: Whether compressed batches are decompressed to find the trace contexts of their records. Otherwise, records in compressed batches have no spans.
+lograft.otlp.traces.enable: Whether the node sends spans to the OpenTelemetry collector when it appends, replicates and delivers records that have a sampled W3C trace context in their header traceparent. Produce and Fetch requests then take the general path, which is slower.
+lograft.otlp.traces.ratio: The share of the sampled traces for which the node sends spans, chosen by their trace id, so that all nodes choose the same.
 lograft.slow.request.ms: A request that takes at least this time is written to the log, with the time of each stage; -1 disables it. Waits that the client asked for, such as those of a Fetch for records, do not count. While it is enabled, every request is measured.
 partition.raft.election.timeout.ms: How long a voter of a raft partition waits for a leader before it becomes a candidate.
 partition.raft.fetch.timeout.ms: How long a follower of a raft partition waits for its leader before it becomes a candidate.

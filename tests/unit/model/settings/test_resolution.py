@@ -137,7 +137,7 @@ def test_no_secret_is_returned() -> None:
 def test_internal_settings_are_hidden() -> None:
     shown = {entry.name for entry in describe_broker(node())}
     assert not shown & {key.name for key in BROKER_CONFIGS.values() if key.internal}
-    assert len(shown) == 366
+    assert len(shown) == 372
 
 
 def test_cluster_default_has_only_its_own_values() -> None:
