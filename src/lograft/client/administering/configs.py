@@ -1,5 +1,6 @@
 """Requests about the settings of topics, brokers and groups, and the replication of topics."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -42,6 +43,9 @@ class ResourceKind(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+_BROKER_ID: Final = re.compile(r"-?[0-9]{1,10}")
 
 
 class ConfigResource(NamedTuple):
@@ -194,7 +198,7 @@ async def describe_skipped_configs(
     driver: RequestDriver, brokers: Iterable[int], controllers: Mapping[int, Address]
 ) -> dict[int, tuple[str, ...]]:
     async def find_nodes(items: Sequence[ConfigResource]) -> Destinations[ConfigResource]:
-        nodes = {item: int(item.name) for item in items}
+        nodes = {item: _broker_of(item) for item in items}
         ids = [node for node in nodes.values() if node not in controllers]
         known = await driver.find_brokers(ids) if ids else {}
         return {
@@ -334,16 +338,23 @@ def _config_lookup(
         )
 
     async def look_up(items: Sequence[ConfigResource]) -> Destinations[ConfigResource]:
-        nodes = [int(resource.name) for resource in items if is_own(resource)]
+        nodes = [_broker_of(resource) for resource in items if is_own(resource)]
         known = await driver.find_brokers(nodes) if nodes else {}
         other = None
         if len(nodes) < len(items):
             other = (await otherwise([""]))[""]
         return {
-            resource: known[int(resource.name)] if is_own(resource) else other for resource in items
+            resource: known[_broker_of(resource)] if is_own(resource) else other
+            for resource in items
         }
 
     return look_up
+
+
+def _broker_of(resource: ConfigResource) -> int:
+    if not _BROKER_ID.fullmatch(resource.name):
+        raise WrongUse(f"{resource.name!r} is not a broker id, which is a number such as 1")
+    return int(resource.name)
 
 
 def _resource_of(result: DescribeConfigsResult | AlterConfigsResourceResponse) -> ConfigResource:

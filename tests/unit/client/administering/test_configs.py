@@ -10,7 +10,7 @@ from lograft.client.admin import (
     ResourceKind,
     broker_resource,
 )
-from lograft.client.errors import BrokerMissing, UnsupportedByBroker
+from lograft.client.errors import BrokerMissing, UnsupportedByBroker, WrongUse
 from lograft.testing import VirtualCluster
 from tests.support.scenarios import run_in_virtual_cluster, scenario
 
@@ -58,3 +58,18 @@ async def test_the_active_controller_alters_the_settings_of_brokers(
         assert "root" in (await controllers.describe_configs([loggers]))[loggers]
         with pytest.raises(UnsupportedByBroker, match="controllers do not serve this request"):
             await controllers.list_topics()
+
+
+@pytest.mark.parametrize("kind", [ResourceKind.BROKER, ResourceKind.BROKER_LOGGER])
+@pytest.mark.parametrize("name", ["abc", "1.5", "9" * 11])
+@scenario(run_in_virtual_cluster, nodes=1, seed=4)
+async def test_a_name_that_is_not_a_broker_id_is_rejected(
+    cluster: VirtualCluster, /, kind: ResourceKind, name: str
+) -> None:
+    resource = ConfigResource(kind, name)
+    servers = ",".join(map(str, cluster.bootstrap()))
+    async with Admin(bootstrap_servers=servers, runtime=cluster.client_runtime()) as admin:
+        with pytest.raises(WrongUse, match="is not a broker id"):
+            await admin.describe_configs([resource])
+        with pytest.raises(WrongUse, match="is not a broker id"):
+            await admin.alter_configs({resource: [ConfigChange(NAME, "3")]})
