@@ -60,10 +60,11 @@ from lograft.model.health import NodeIdentity, UnreadyCause, UnreadyReason
 from lograft.model.listeners import Endpoint, SecurityProtocol
 from lograft.model.metrics import MetricSource, Sample
 from lograft.model.seams import Address, DirectoryLock, Runtime, Task, Transport
-from lograft.model.security_context import ServerKey
+from lograft.model.security_context import SecurityContext, ServerKey
 from lograft.model.settings.authorizer import allows_everyone_without_acl, super_users
 from lograft.model.settings.broker import BrokerConfig, keys_of
 from lograft.model.settings.effects import NO_EFFECT_WARNING, check_supported, find_without_effect
+from lograft.model.settings.kerberos import KerberosLogin
 from lograft.model.settings.oauthbearer import OAuthBearerSettings
 from lograft.model.settings.otlp import otlp_settings
 from lograft.model.types import Offset
@@ -335,7 +336,9 @@ class Node:
             self._runtime,
             client_id=f"lograft-{self.config.node_id}",
             transport_of=self._transport_of,
-            logins=NodeLogins(self._runtime, self._effective_config),
+            logins=NodeLogins(
+                self._runtime, self._effective_config, initiate_kerberos=_initiate_kerberos
+            ),
             ranges=self._api_ranges,
         )
         self._driver = RaftDriver(
@@ -693,6 +696,13 @@ async def _read_key_set(runtime: Runtime, settings: OAuthBearerSettings) -> byte
     from lograft.net.identity_providers import read_key_set
 
     return await read_key_set(runtime, settings)
+
+
+def _initiate_kerberos(login: KerberosLogin, host: str) -> tuple[SecurityContext, bytes]:
+    """A worker's job."""
+    from lograft.runtime.kerberos import initiate
+
+    return initiate(login, host)
 
 
 def _load_server_key(principal: str, keytab_path: str) -> ServerKey:

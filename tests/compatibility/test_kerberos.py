@@ -4,11 +4,13 @@ distribution center."""
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from lograft.client import NewTopic
+from lograft.client.blocking import Admin
 from tests.compatibility.kerberos import SERVER, Realm, ensure_gssapi, started_realm
 from tests.compatibility.servers import (
     SMALL_JVM,
@@ -18,6 +20,7 @@ from tests.compatibility.servers import (
     java_command,
     kinds_under_test,
 )
+from tests.compatibility.test_node_logins import FEATURES, wait_for
 
 pytestmark = pytest.mark.interop
 #: As in the principal of the node.
@@ -167,3 +170,59 @@ def test_our_client_reports_a_key_that_is_no_longer_valid(kerberos: KerberosServ
     output = kerberos.log_in_with_python(LOGRAFT, "alice", jaas)
     assert "AuthenticationFailed" in output.splitlines()[-1]
     assert "not found in Kerberos database" in output
+
+
+def secure_between_nodes(server: Server, realm: Realm, role: str) -> None:
+    """Nodes log in at each other; clients of the test use a listener without security."""
+    listeners = f"PLAINTEXT://{server.bootstrap},INSIDE://{HOST}:{free_port()}"
+    if role == "controller":
+        listeners = f"CONTROLLER://{HOST}:{server.controller_port}"
+    jaas = realm.jaas(SERVER, is_server=True)
+    server.jvm = (*SMALL_JVM, f"-Djava.security.krb5.conf={realm.config_path}")
+    server.settings |= {
+        "process.roles": role,
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:SASL_PLAINTEXT"
+        ",CONTROLLER:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.controller.gssapi.sasl.jaas.config": jaas,
+        "listener.name.inside.gssapi.sasl.jaas.config": jaas,
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.mechanism.controller.protocol": "GSSAPI",
+        "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+    } | ({"inter.broker.listener.name": "INSIDE"} if role == "broker" else {})
+
+
+def test_nodes_log_in_at_each_other(
+    realm: Realm, new_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    """A Lograft node and, if Kafka takes part in the run, one of Kafka."""
+    controllers = [new_server("lograft") for _ in range(2)]
+    voters = ",".join(
+        f"{node_id}@{HOST}:{server.controller_port}"
+        for node_id, server in enumerate(controllers, start=1)
+    )
+    brokers = [new_server(kind) for kind in ("lograft", kinds_under_test()[-1])]
+    nodes = [*controllers, *brokers]
+    for node_id, server in enumerate(nodes, start=1):
+        server.node_id = node_id
+        secure_between_nodes(server, realm, "controller" if node_id <= 2 else "broker")
+        server.voters = voters
+        server.format_arguments = FEATURES
+    try:
+        for server in nodes:
+            server.launch()
+        servers = ",".join(broker.bootstrap for broker in brokers)
+        with Admin(bootstrap_servers=servers) as admin:
+            wait_for(lambda: len(admin.describe_cluster().brokers) == 2, *nodes)
+            admin.create_topics([NewTopic(TOPIC, partitions=2, replicas=2)])
+
+            def all_in_sync() -> bool:
+                topic = admin.describe_topics([TOPIC])[TOPIC]
+                return all(len(partition.isr) == 2 for partition in topic.partitions)
+
+            wait_for(all_in_sync, *nodes)
+    finally:
+        for server in nodes:
+            server.kill()

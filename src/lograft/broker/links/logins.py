@@ -8,18 +8,37 @@ rejections, and retrying a wrong password does not help.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from lograft.broker.errors import PeerRejectedLogin
 from lograft.model.errors import InvalidConfig
 from lograft.model.seams import Address, Runtime
+from lograft.model.security_context import ContextFailed, SecurityContext
 from lograft.model.settings.broker import BrokerConfig
-from lograft.model.settings.sasl import JAAS_CONFIG, login_mechanism, mechanism_setting
+from lograft.model.settings.kerberos import KerberosLogin, kerberos_login, service_name
+from lograft.model.settings.sasl import (
+    JAAS_CONFIG,
+    jaas_entry,
+    login_mechanism,
+    mechanism_setting,
+)
 from lograft.security.client_mechanisms import jaas_credentials, start_exchange
-from lograft.security.client_sasl import ClientLogin, LoggedIn, Rejected, renewal_delay_ms
+from lograft.security.client_sasl import (
+    ClientExchange,
+    ClientLogin,
+    LoggedIn,
+    Rejected,
+    renewal_delay_ms,
+)
+from lograft.security.gssapi_client import GssapiClientExchange
 from lograft.security.scram import NONCE_BYTES
 
 LOGGER: Final = logging.getLogger(__name__)
+
+#: Returns the context of a login at a host, and its first token. A worker's job, which may raise
+#: ContextFailed and InvalidConfig.
+InitiateKerberos = Callable[[KerberosLogin, str], tuple[SecurityContext, bytes]]
 
 BACKOFF_MS_MIN: Final = 100
 BACKOFF_MS_MAX: Final = 1_000
@@ -39,13 +58,21 @@ class _Failures(NamedTuple):
 
 
 class NodeLogins:
-    def __init__(self, runtime: Runtime, config: Callable[[], BrokerConfig]) -> None:
-        """`config` returns the current configuration of the node."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Callable[[], BrokerConfig],
+        *,
+        initiate_kerberos: InitiateKerberos | None = None,
+    ) -> None:
+        """`config` returns the current configuration of the node. `initiate_kerberos` is needed for
+        GSSAPI."""
+        self._initiate_kerberos = initiate_kerberos
         self._runtime = runtime
         self._config = config
         self._failures: dict[tuple[str, Address], _Failures] = {}
 
-    def start(self, listener: str, address: Address) -> ClientLogin | None:
+    async def start(self, listener: str, address: Address) -> ClientLogin | None:
         """Begins a login; None if the listener does not use SASL. Raises PeerRejectedLogin if the
         back-off is not over, or if the settings have no credentials for this listener."""
         config, listener = self._config(), listener.upper()
@@ -56,16 +83,35 @@ class NodeLogins:
         if failures is not None and self._runtime.clock.mono_ms() < failures.retry_at_ms:
             raise PeerRejectedLogin(address, failures.reason)
         mechanism = login_mechanism(config, listener)
-        setting = mechanism_setting(mechanism, JAAS_CONFIG)
         try:
-            text = config.listener_text(setting, listener=listener) or ""
-            credentials = jaas_credentials(text, mechanism, setting=setting)
-            if credentials is None:
-                raise InvalidConfig(f"{setting} of listener {listener} has no user and password")
-        except InvalidConfig as error:
+            if mechanism == "GSSAPI":
+                exchange = await self._start_gssapi(config, listener, address)
+            else:
+                exchange = self._start_exchange(config, listener, mechanism)
+        except (InvalidConfig, ContextFailed) as error:
             raise self._reject(listener, address, str(error)) from None
+        return ClientLogin(mechanism, exchange)
+
+    def _start_exchange(
+        self, config: BrokerConfig, listener: str, mechanism: str
+    ) -> ClientExchange:
+        setting = mechanism_setting(mechanism, JAAS_CONFIG)
+        text = config.listener_text(setting, listener=listener) or ""
+        credentials = jaas_credentials(text, mechanism, setting=setting)
+        if credentials is None:
+            raise InvalidConfig(f"{setting} of listener {listener} has no user and password")
         nonce = self._runtime.randomness.bytes(NONCE_BYTES)
-        return ClientLogin(mechanism, start_exchange(mechanism, credentials, nonce=nonce))
+        return start_exchange(mechanism, credentials, nonce=nonce)
+
+    async def _start_gssapi(
+        self, config: BrokerConfig, listener: str, address: Address
+    ) -> ClientExchange:
+        assert self._initiate_kerberos is not None, "GSSAPI needs it"
+        entry = jaas_entry(config, listener, "GSSAPI")
+        login = kerberos_login(entry, service_name(config, listener))
+        job = partial(self._initiate_kerberos, login, address.host)
+        context, token = await self._runtime.workers.run(job)
+        return GssapiClientExchange(context, token)
 
     def complete(
         self, listener: str, address: Address, login: ClientLogin, outcome: LoggedIn | Rejected

@@ -301,7 +301,7 @@ class Session:
 
     async def log_in(self, ask: Ask) -> None:
         """Raises PeerRejectedLogin, and the errors of `ask`."""
-        login = self._logins.start(self.listener, self._address)
+        login = await self._logins.start(self.listener, self._address)
         if login is None:
             return
         step = login.on_handshake(await ask(login.begin(), SaslHandshakeResponse))

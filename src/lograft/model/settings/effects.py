@@ -36,9 +36,6 @@ NO_METRIC_SAMPLES: Final = NoEffect(
     "metrics are counters, gauges and histograms without windows of samples or recording levels"
 )
 NO_PURGATORY: Final = NoEffect("delayed requests are completed directly; there is no purgatory")
-NO_KERBEROS_BETWEEN_NODES: Final = NoEffect(
-    "nodes do not authenticate to each other with Kerberos yet"
-)
 KERBEROS_LIBRARY: Final = NoEffect(
     "the Kerberos library gets and renews tickets by itself, from the keytab"
 )

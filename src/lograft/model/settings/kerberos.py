@@ -16,7 +16,7 @@ from lograft.model.settings.jaas import KERBEROS_MODULE, JaasEntry
 if TYPE_CHECKING:
     from lograft.model.settings.broker import BrokerConfig
 
-MECHANISM: Final = "GSSAPI"
+SERVICE_NAME: Final = "sasl.kerberos.service.name"
 _EXAMPLE: Final = (
     f'{KERBEROS_MODULE} required useKeyTab=true storeKey=true keyTab="/etc/lograft/node.keytab"'
     ' principal="kafka/host@REALM";'
@@ -60,20 +60,24 @@ class KerberosLogin(NamedTuple):
     cache_path: str | None
 
 
+def service_name(config: "BrokerConfig", listener: str) -> str | None:
+    """Returns the first part of the principals of nodes, as this node expects it."""
+    name = config.value(SERVICE_NAME, listener=listener)
+    assert name is None or isinstance(name, str)
+    return name
+
+
 def kerberos_login(entry: JaasEntry | None, service: str | None) -> KerberosLogin:
     """`entry` is the client's sasl.jaas.config, `service` its sasl.kerberos.service.name. Raises
     InvalidConfig."""
     named = None if entry is None else entry.option("serviceName")
     if service is not None and named is not None and service != named:
         raise InvalidConfig(
-            "sasl.kerberos.service.name and serviceName in sasl.jaas.config differ: remove one"
+            f"{SERVICE_NAME} and serviceName in sasl.jaas.config differ: remove one"
         )
     service = service or named
     if not service:
-        raise InvalidConfig(
-            "sasl.mechanism GSSAPI requires sasl.kerberos.service.name, which is kafka in most"
-            " clusters"
-        )
+        raise InvalidConfig(f"GSSAPI requires {SERVICE_NAME}, which is kafka in most clusters")
     if entry is None:
         return KerberosLogin(service, None, None, None)
     keytab_path = cache_path = None

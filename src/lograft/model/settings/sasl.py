@@ -9,9 +9,15 @@ nodes.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from lograft.model.errors import InvalidConfig
 from lograft.model.listeners import SecurityProtocol
 from lograft.model.settings.jaas import MODULES, JaasEntry, parse_jaas
-from lograft.model.settings.kerberos import find_kerberos_problems
+from lograft.model.settings.kerberos import (
+    SERVICE_NAME,
+    find_kerberos_problems,
+    kerberos_login,
+    service_name,
+)
 from lograft.model.settings.keys import ConfigKey, ConfigType
 from lograft.model.settings.oauthbearer import find_oauthbearer_problems
 
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
 #: The mechanisms that a listener may enable.
 SERVER_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 #: The mechanisms with which a node may authenticate to another one.
-NODE_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+NODE_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 BETWEEN_BROKERS: Final = "sasl.mechanism.inter.broker.protocol"
 TO_CONTROLLERS: Final = "sasl.mechanism.controller.protocol"
 JAAS_CONFIG: Final = "sasl.jaas.config"
@@ -115,6 +121,11 @@ def _find_login_problems(
     entry = jaas_entry(config, listener, mechanism)
     if entry is not None and entry.module != MODULES[mechanism]:
         yield (name, setting), f"{name} must name the login module of {mechanism}"
+    elif mechanism == "GSSAPI":
+        try:
+            kerberos_login(entry, service_name(config, listener))
+        except InvalidConfig as error:
+            yield (name, SERVICE_NAME, setting), str(error)
     elif entry is None or not entry.option("username") or not entry.option("password"):
         yield (
             (name, setting),
