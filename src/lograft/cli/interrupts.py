@@ -19,10 +19,12 @@ EXIT_CODE_BASE: Final = 128
 
 
 class Interrupted(BaseException):
-    """A signal stopped the command. Not an Exception: only the entry point handles it."""
+    """A signal stopped the command. Not an Exception: only the entry point and commands
+    that end with a signal handle it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
         self.exit_code = EXIT_CODE_BASE + number
 
 

@@ -1,10 +1,12 @@
 """The command `lograft top`."""
 
+import signal
 import sys
 from typing import Annotated
 
 import typer
 
+from lograft.cli.interrupts import Interrupted
 from lograft.cli.options import BootstrapServer, CommandConfig, Json, names_of
 
 Http = Annotated[
@@ -65,6 +67,7 @@ def top(
 
     try:
         run(work())
-    except KeyboardInterrupt:
-        if not is_live:
+    except Interrupted as interrupted:
+        # Ctrl-C is the way to quit the live view.
+        if not is_live or interrupted.number != signal.SIGINT:
             raise

@@ -314,20 +314,26 @@ def access_control_entry(
         record.operation,
         record.permission_type,
     )
+    _forget_acl_id(image, record.id)
     image.acls[record.id] = acl
     image.acl_ids[acl] = record.id
     delta.acls[record.id] = None
     delta.security = True
 
 
+def _forget_acl_id(image: "MetadataImage", acl_id: UUID) -> None:
+    acl = image.acls.get(acl_id)
+    if acl is not None and image.acl_ids.get(acl) == acl_id:
+        del image.acl_ids[acl]
+
+
 def remove_access_control_entry(
     image: "MetadataImage", record: RemoveAccessControlEntryRecord, delta: MetadataDelta
 ) -> None:
-    acl = image.acls.pop(record.id, None)
-    if acl is None:
+    if record.id not in image.acls:
         raise InconsistentRecord(f"ACL {record.id} to remove does not exist")
-    if image.acl_ids.get(acl) == record.id:
-        del image.acl_ids[acl]
+    _forget_acl_id(image, record.id)
+    del image.acls[record.id]
     delta.acls[record.id] = None
     delta.security = True
 

@@ -81,6 +81,26 @@ READERS: Final[dict[str, tuple[str, Callable[[Node], Any]]]] = {
         "false",
         lambda node: node.broker.config.transaction_partition_verification_enable,
     ),
+    "lograft.metrics.groups.max": (
+        "7",
+        lambda node: node.broker.config.lograft_metrics_groups_max,
+    ),
+    "lograft.metrics.kafka.exporter.enable": (
+        "false",
+        lambda node: node.broker.config.lograft_metrics_kafka_exporter_enable,
+    ),
+    "lograft.metrics.partitions.max": (
+        "7",
+        lambda node: node.broker.config.lograft_metrics_partitions_max,
+    ),
+    "lograft.metrics.topics.max": (
+        "7",
+        lambda node: node.broker.config.lograft_metrics_topics_max,
+    ),
+    "lograft.slow.request.ms": (
+        "7",
+        lambda node: node.broker.config.lograft_slow_request_ms,
+    ),
     "leader.replication.throttled.rate": ("7", lambda node: node.broker.replicas.sending.rate),
 }
 
@@ -94,6 +114,11 @@ ELSEWHERE: Final = {
     "max.connections": "net/test_listener_set.py",
     "max.connections.per.ip": "net/test_connection_limits.py",
     "max.connections.per.ip.overrides": "net/test_listener_set.py",
+    "sasl.enabled.mechanisms": "api/test_sasl_session.py",
+    "sasl.jaas.config": "api/test_sasl_session.py",
+    "sasl.kerberos.principal.to.local.rules": "model/settings/test_kerberos.py",
+    "sasl.kerberos.service.name": "model/settings/test_kerberos.py",
+    "sasl.mechanism.inter.broker.protocol": "broker/links/test_logins.py",
 }
 
 

@@ -262,7 +262,7 @@ def test_a_node_that_fails_by_itself_fails_the_test() -> None:
 def test_invalid_settings_fail_the_start() -> None:
     with (
         pytest.raises(NodeFailed, match="did not start"),
-        Cluster(properties={"authorizer.class.name": "x"}),
+        Cluster(properties={"create.topic.policy.class.name": "x"}),
     ):
         pass
 

@@ -90,9 +90,13 @@ async def test_three_controllers_have_one_leader_and_the_same_image(
     )
     first = image(cluster, 1)
     assert all(image(cluster, each) == first for each in cluster.hosts)
-    views = {each.key.node_id: each for each in driver(cluster, leader).replicas()}
-    assert sorted(views) == [1, 2, 3]
-    assert all(view.is_voter and view.end_offset >= end for view in views.values())
+    # The leader learns of the last follower's end with its next fetch.
+    await cluster.wait_for(
+        lambda: all(view.end_offset >= end for view in driver(cluster, leader).replicas())
+    )
+    views = driver(cluster, leader).replicas()
+    assert sorted(view.key.node_id for view in views) == [1, 2, 3]
+    assert all(view.is_voter for view in views)
     assert driver(cluster, others(cluster, leader)[0]).replicas() == []
 
 
