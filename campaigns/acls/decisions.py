@@ -14,12 +14,12 @@ DENY, ALLOW = 2, 3
 
 
 def is_allowed(
-    acls: Iterable[Acl], principal: str, host: str, need: Need, *, allows_unlisted: bool
+    acls: Iterable[Acl], principal: str, host: str, need: Need, *, allow_if_no_acl: bool
 ) -> bool:
-    """`allows_unlisted`: allow.everyone.if.no.acl.found."""
+    """`allow_if_no_acl`: allow.everyone.if.no.acl.found."""
     of_resource = [acl for acl in acls if _is_for(acl, need)]
     if not of_resource:
-        return allows_unlisted
+        return allow_if_no_acl
     matching = [
         acl
         for acl in of_resource

@@ -49,7 +49,7 @@ def _explain_first_match(self: StandardAuthorizer, principal: str, host: str, ne
                     acl.operation in operations or acl.operation == ALL_OPERATIONS
                 ):
                     return Rule(RuleKind.ACL, is_allow, acl)
-    return Rule(kind, kind is RuleKind.NO_ACLS and self._allows_unlisted)
+    return Rule(kind, kind is RuleKind.NO_ACLS and self._allow_if_no_acl)
 
 
 def _find_prefixes_as_names(self: AclIndex, resource_type: int, name: str) -> Iterator[PatternAcls]:

@@ -41,8 +41,8 @@ class AclRun(ClusterRun):
     def __init__(self, seed: int, options: AclOptions | None = None) -> None:
         self.acl_options = options or draw_options(seed)
         super().__init__(seed, self.acl_options)
-        allows_unlisted = self.acl_options.properties["allow.everyone.if.no.acl.found"] == "true"
-        self.acl_watch = AclWatch(self.report_violation, allows_unlisted=allows_unlisted)
+        allow_if_no_acl = self.acl_options.properties["allow.everyone.if.no.acl.found"] == "true"
+        self.acl_watch = AclWatch(self.report_violation, allow_if_no_acl=allow_if_no_acl)
         for host in self.hosts.values():
             host.interpose = self.acl_watch.interpose(host.name)
         #: Of all topics; shared by all clients.

@@ -66,10 +66,10 @@ class NodeAcls:
 class AclWatch:
     """One for a run. `interpose` is the argument of a node's `Host`."""
 
-    def __init__(self, report: Report, *, allows_unlisted: bool) -> None:
+    def __init__(self, report: Report, *, allow_if_no_acl: bool) -> None:
         self.figures = AclFigures()
         self._report = report
-        self._allows_unlisted = allows_unlisted
+        self._allow_if_no_acl = allow_if_no_acl
         self._nodes: dict[str, NodeAcls] = {}
 
     def interpose(self, node: str) -> Callable[[Router], HandlerFactory]:
@@ -101,7 +101,7 @@ class AclWatch:
                         request.principal,
                         request.host,
                         need,
-                        allows_unlisted=self._allows_unlisted,
+                        allow_if_no_acl=self._allow_if_no_acl,
                     )
                     for need in needs
                 )

@@ -722,7 +722,7 @@ def authorizer_of(config: BrokerConfig) -> StandardAuthorizer | None:
     if not config.authorizer_class_name:
         return None
     return StandardAuthorizer(
-        super_users(config.raw), allows_unlisted=allows_everyone_without_acl(config.raw)
+        super_users(config.raw), allow_if_no_acl=allows_everyone_without_acl(config.raw)
     )
 
 

@@ -24,7 +24,7 @@ from tests.unit.cli.test_cluster_processes import quorum
 
 KINDS: tuple[Kind, ...] = ("lograft", "lograft", "kafka")
 KAFKA_ID = 3
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def leaders_view(servers: list[Server]) -> DescribeQuorumResponsePartitionData |
 def wait_leader(
     servers: list[Server], is_met: Callable[[DescribeQuorumResponsePartitionData], bool]
 ) -> DescribeQuorumResponsePartitionData:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         seen = leaders_view(servers)
         if seen is not None and is_met(seen):
@@ -75,7 +75,7 @@ def all_follow(seen: DescribeQuorumResponsePartitionData) -> bool:
     return len(ends) == 3 and min(ends) >= seen.high_watermark - 1
 
 
-def is_anybody(seen: DescribeQuorumResponsePartitionData) -> bool:
+def any_leader(seen: DescribeQuorumResponsePartitionData) -> bool:
     return True
 
 
@@ -91,7 +91,7 @@ def test_lograft_and_kafka_lead_and_follow_each_other(controllers: list[Server])
         old = controllers[seen.leader_id - 1]
         old.kill()
         # Any two of three are a majority.
-        wait_leader([controller for controller in controllers if controller is not old], is_anybody)
+        wait_leader([controller for controller in controllers if controller is not old], any_leader)
         old.launch()
         seen = wait_leader(controllers, all_follow)
     assert KAFKA_ID in led, led
@@ -128,13 +128,13 @@ def test_both_raise_kraft_version_with_voters_of_both(
         if leader.kind == kind:
             break
         leader.kill()
-        wait_leader([each for each in controllers if each is not leader], is_anybody)
+        wait_leader([each for each in controllers if each is not leader], any_leader)
         leader.launch()
         seen = wait_leader(controllers, all_follow)
     assert leader.kind == kind
     assert not has_directories(seen)
     # A voter sends UpdateRaftVoter to a new leader within a fetch timeout.
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while (answer := raise_kraft_version(leader)).error_code:
         assert time.monotonic() < deadline, answer
         time.sleep(0.2)
@@ -154,7 +154,7 @@ def test_both_raise_kraft_version_with_voters_of_both(
 
 
 @pytest.mark.skipif("kafka" not in kinds_under_test(), reason="LOGRAFT_TEST_SERVERS=both")
-def test_a_broker_works_under_a_controller_of_kafka(new_server: Callable[..., Server]) -> None:
+def test_a_broker_works_with_a_kafka_controller(new_server: Callable[..., Server]) -> None:
     """A broker must support all finalized features, so those of share and streams groups are
     disabled."""
     controller, broker = new_server("kafka"), new_server("lograft")

@@ -47,10 +47,10 @@ class Folder:
                 yield name
 
 
-def unpack(how: str, target: Path) -> Folder:
-    """`how` is the way the server ended (stopped or killed), or kept-state
+def unpack(ending: str, target: Path) -> Folder:
+    """`ending`: how the server was terminated (stopped or killed), or kept-state
     (tools/golden_files.py)."""
-    (archive,) = FILES.glob(f"*-{how}.tar.gz")
+    (archive,) = FILES.glob(f"*-{ending}.tar.gz")
     with tarfile.open(archive) as tar:
         tar.extractall(target, filter="data")
     return Folder(target)

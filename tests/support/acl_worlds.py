@@ -75,7 +75,7 @@ def answer(line: str) -> str:
     """Returns the answers of Lograft, as a line of the Java program."""
     everyone, super_users, acl_texts, questions = line.split("|")
     acls = {UUID(int=number): acl_of(text) for number, text in enumerate(acl_texts.split())}
-    authorizer = StandardAuthorizer(super_users.split(";"), allows_unlisted=everyone == "true")
+    authorizer = StandardAuthorizer(super_users.split(";"), allow_if_no_acl=everyone == "true")
     authorizer.update(acls)
     authorizer.complete_load()
     distinct = set(acls.values())

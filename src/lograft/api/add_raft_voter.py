@@ -7,7 +7,7 @@ even where v1 would accept an earlier response (ack_when_committed=false).
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.quorum import error_of, is_of_other_cluster, voter_endpoints
+from lograft.api.quorum import error_of, has_foreign_cluster_id, voter_endpoints
 from lograft.api.types import whole_request
 from lograft.consensus.messages import AddVoterRequest
 from lograft.consensus.types import ReplicaKey, Voter
@@ -20,7 +20,7 @@ API: Final = Api(key=80, versions=range(2), needs=whole_request(CLUSTER_ALTER))
 
 
 async def handle(context: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    if is_of_other_cluster(context, request.cluster_id):
+    if has_foreign_cluster_id(context, request.cluster_id):
         return AddRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
         raise InvalidInput("A voter needs an id and a directory id.")

@@ -5,7 +5,7 @@ announces itself. v1: the voter's directory id and the leader's endpoints (KIP-8
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.quorum import is_of_other_cluster, leader_of, learn_leader
+from lograft.api.quorum import has_foreign_cluster_id, leader_of, learn_leader
 from lograft.api.types import whole_request
 from lograft.broker.quorum.incoming_rpcs import begin_from_wire, begin_to_wire
 from lograft.consensus import messages as core
@@ -20,7 +20,7 @@ API: Final = Api(key=53, versions=range(2), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(context: Context, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
-    if is_of_other_cluster(context, request.cluster_id):
+    if has_foreign_cluster_id(context, request.cluster_id):
         return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     quorum = context.shared.quorum
     begin = begin_from_wire(request, quorum.me)

@@ -5,7 +5,7 @@ names its preferred successors. v1: with their directory ids (KIP-853).
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.quorum import is_of_other_cluster, leader_of
+from lograft.api.quorum import has_foreign_cluster_id, leader_of
 from lograft.api.types import whole_request
 from lograft.broker.quorum.incoming_rpcs import end_from_wire, end_to_wire
 from lograft.consensus import messages as core
@@ -17,7 +17,7 @@ API: Final = Api(key=54, versions=range(2), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(context: Context, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
-    if is_of_other_cluster(context, request.cluster_id):
+    if has_foreign_cluster_id(context, request.cluster_id):
         return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     response = await context.shared.quorum.ask(end_from_wire(request))
     assert isinstance(response, core.EndQuorumEpochResponse)

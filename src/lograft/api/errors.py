@@ -63,7 +63,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.NotController: ErrorCode.NOT_CONTROLLER,
     broker.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     broker.ReplicaNotMovable: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-    broker.PartitionOpening: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    broker.PartitionNotYetOpen: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     broker.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     broker.PartitionMissing: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     broker.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
@@ -91,7 +91,7 @@ CODE_OF: Final[dict[type[LograftError], ErrorCode]] = {
     broker.PeerIncompatible: ErrorCode.NETWORK_EXCEPTION,
     broker.PeerRejectedLogin: ErrorCode.NETWORK_EXCEPTION,
     broker.UnusableResponse: ErrorCode.UNKNOWN_SERVER_ERROR,
-    broker.ForeignCluster: ErrorCode.INCONSISTENT_CLUSTER_ID,
+    broker.InconsistentClusterId: ErrorCode.INCONSISTENT_CLUSTER_ID,
     broker.PeerLost: ErrorCode.REQUEST_TIMED_OUT,
     # The controller and its quorum.
     broker.MetadataBatchTooLarge: ErrorCode.POLICY_VIOLATION,

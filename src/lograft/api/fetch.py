@@ -20,7 +20,7 @@ from lograft.api.errors import code_of
 from lograft.api.quorum import fetch_metadata
 from lograft.api.types import each_item, whole_request
 from lograft.broker.broker import Broker
-from lograft.broker.errors import NotLeader, PartitionOpening
+from lograft.broker.errors import NotLeader, PartitionNotYetOpen
 from lograft.broker.partitions.fetch_sessions import (
     EPOCH_FINAL,
     EPOCH_INITIAL,
@@ -254,7 +254,7 @@ class Fetch:
         for requested in self.requested:
             try:
                 data = self._read_one(requested)
-            except PartitionOpening:
+            except PartitionNotYetOpen:
                 data = _error_data(requested, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             except LograftError as error:
                 data = _error_data(requested, code_of(error))
@@ -312,7 +312,7 @@ class Fetch:
         partition.check_epoch(fetch.current_leader_epoch)
         try:
             log = partition.leader_log() if self._from_leader_only else partition.serving_log()
-        except PartitionOpening:
+        except PartitionNotYetOpen:
             self.opening.append(partition)
             raise
         rule = partition.rule

@@ -5,7 +5,7 @@ a replica that is behind the log start offset (KIP-630). v1: the replica's direc
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.quorum import is_of_other_cluster, leader_of
+from lograft.api.quorum import has_foreign_cluster_id, leader_of
 from lograft.api.types import whole_request
 from lograft.broker.quorum.incoming_rpcs import fetch_snapshot_from_wire, fetch_snapshot_to_wire
 from lograft.consensus import messages as core
@@ -17,7 +17,7 @@ API: Final = Api(key=59, versions=range(2), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    if is_of_other_cluster(context, request.cluster_id):
+    if has_foreign_cluster_id(context, request.cluster_id):
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     shared = context.shared
     bytes_max = min(request.max_bytes, shared.config.controller_quorum_fetch_snapshot_max_bytes)

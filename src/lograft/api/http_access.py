@@ -85,7 +85,7 @@ class _Overloaded(Exception):
 
 
 class ClusterAccess:
-    """An `HttpAccess`. One for each node."""
+    """The `HttpAccess` of one node."""
 
     def __init__(
         self, authentication: ListenerAuthentication, authorizer: Authorizer | None
@@ -213,7 +213,7 @@ class ClusterAccess:
         )
 
     def _count_attempt(self, host: str) -> _Attempts:
-        """Raises _Overloaded if the host has made too many."""
+        """Raises _Overloaded if the host has made too many attempts."""
         now_ms = self._clock.mono_ms()
         attempts = self._attempts.get(host)
         if attempts is None or now_ms - attempts.began_ms >= PERIOD_MS:

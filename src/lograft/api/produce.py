@@ -24,7 +24,7 @@ from lograft.broker.errors import (
     InvalidTopic,
     NeedsCoordinator,
     PartitionMissing,
-    PartitionOpening,
+    PartitionNotYetOpen,
     WaitTimedOut,
 )
 from lograft.broker.partitions.partition import Partition
@@ -134,7 +134,7 @@ def handle(
                     context, partition, records, now_ms, acks, verification=verification
                 )
                 _fill(partition_response, partition, result, acks, pending)
-            except (PartitionOpening, PartitionMissing, NeedsWorker, NeedsCoordinator):
+            except (PartitionNotYetOpen, PartitionMissing, NeedsWorker, NeedsCoordinator):
                 if data.records is None:
                     failed = InvalidRecord(NO_BATCH)
                     set_error(partition_response, failed)

@@ -20,7 +20,7 @@ FETCH_ENDPOINTS_SINCE: Final = 16
 ENDPOINTS_SINCE: Final = 1
 
 
-def is_of_other_cluster(context: Context, cluster_id: str | None) -> bool:
+def has_foreign_cluster_id(context: Context, cluster_id: str | None) -> bool:
     """Returns False for a request without a cluster id."""
     return cluster_id is not None and cluster_id != context.shared.cluster_id
 
@@ -46,7 +46,7 @@ def learn_leader(
 async def fetch_metadata(context: Context, request: FetchRequest) -> FetchResponse:
     """Handles Fetch on the controller listener: a replica fetches the metadata log."""
     shared = context.shared
-    if is_of_other_cluster(context, request.cluster_id):
+    if has_foreign_cluster_id(context, request.cluster_id):
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     if context.api_version < FETCH_SINCE:
         raise InvalidInput(f"Fetches of the metadata log need version {FETCH_SINCE} or later.")

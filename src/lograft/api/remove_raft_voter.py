@@ -6,7 +6,7 @@ Responds when the new voter set is committed; a leader that removes itself resig
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.quorum import error_of, is_of_other_cluster
+from lograft.api.quorum import error_of, has_foreign_cluster_id
 from lograft.api.types import whole_request
 from lograft.consensus.messages import RemoveVoterRequest
 from lograft.consensus.types import ReplicaKey
@@ -19,7 +19,7 @@ API: Final = Api(key=81, versions=range(1), needs=whole_request(CLUSTER_ALTER))
 
 
 async def handle(context: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    if is_of_other_cluster(context, request.cluster_id):
+    if has_foreign_cluster_id(context, request.cluster_id):
         return RemoveRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     key = ReplicaKey(NodeId(request.voter_id), request.voter_directory_id)
     code, message = error_of(await context.shared.quorum.ask(RemoveVoterRequest(key=key)))

@@ -5,7 +5,7 @@ endpoints and its supported versions of kraft.version (KIP-853).
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.quorum import error_of, is_of_other_cluster, voter_endpoints
+from lograft.api.quorum import error_of, has_foreign_cluster_id, voter_endpoints
 from lograft.api.types import whole_request
 from lograft.consensus.messages import UpdateVoterRequest
 from lograft.consensus.types import ReplicaKey, Voter
@@ -23,7 +23,7 @@ API: Final = Api(key=82, versions=range(1), needs=whole_request(CLUSTER_ACTION))
 
 async def handle(context: Context, request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
     quorum = context.shared.quorum
-    if is_of_other_cluster(context, request.cluster_id):
+    if has_foreign_cluster_id(context, request.cluster_id):
         return UpdateRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     epoch = request.current_leader_epoch
     if epoch != quorum.epoch:

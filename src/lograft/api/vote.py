@@ -5,7 +5,7 @@ this node's vote. v1: the voter's directory id (KIP-853). v2: pre-votes (KIP-996
 from typing import Final
 
 from lograft.api.context import Api, Context
-from lograft.api.quorum import is_of_other_cluster, leader_of
+from lograft.api.quorum import has_foreign_cluster_id, leader_of
 from lograft.api.types import whole_request
 from lograft.broker.quorum.incoming_rpcs import vote_from_wire, vote_to_wire
 from lograft.consensus import messages as core
@@ -17,7 +17,7 @@ API: Final = Api(key=52, versions=range(3), needs=whole_request(CLUSTER_ACTION))
 
 
 async def handle(context: Context, request: VoteRequest) -> VoteResponse:
-    if is_of_other_cluster(context, request.cluster_id):
+    if has_foreign_cluster_id(context, request.cluster_id):
         return VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     quorum = context.shared.quorum
     response = await quorum.ask(vote_from_wire(request, quorum.me))

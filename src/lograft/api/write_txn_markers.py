@@ -39,7 +39,7 @@ from lograft.wire.messages.write_txn_markers import (
 API: Final = Api(key=27, versions=range(1, 3), needs=whole_request(CLUSTER_ALTER, CLUSTER_ACTION))
 
 #: Errors of a group coordinator that cannot accept a marker now.
-UNREADY: Final = (NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable)
+NOT_READY: Final = (NotCoordinator, CoordinatorLoading, CoordinatorNotAvailable)
 
 
 class Pending(NamedTuple):
@@ -101,7 +101,7 @@ def _write(
                     pending.append(
                         Pending(partition_result, partition, end_offset, partition.leader_epoch)
                     )
-            except UNREADY:
+            except NOT_READY:
                 # The transaction coordinator looks up leaders, not group coordinators.
                 partition_result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             except LograftError as error:

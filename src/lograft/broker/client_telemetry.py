@@ -49,7 +49,7 @@ CLIENTS: Final = Gauge(
     "lograft_telemetry_clients", "Clients that asked this broker for a telemetry subscription."
 )
 KEPT_POINTS: Final = Gauge(
-    "lograft_telemetry_kept_points", "Data points of the clients' latest pushes kept in memory."
+    "lograft_telemetry_points", "Data points of the clients' latest pushes kept in memory."
 )
 PUSHES: Final = Counter("lograft_telemetry_pushes_total", "Pushes of clients that were accepted.")
 PUSHED_BYTES: Final = Counter(

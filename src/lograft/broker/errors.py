@@ -66,7 +66,7 @@ class ReplicaNotMovable(LograftError):
     """The replica cannot be moved to another log dir."""
 
 
-class PartitionOpening(NotLeader):
+class PartitionNotYetOpen(NotLeader):
     """A worker is still opening the partition's log; waiting is better than rejecting the
     request."""
 
@@ -138,5 +138,5 @@ class UnusableResponse(LograftError):
     """The quorum cannot use the response of another node."""
 
 
-class ForeignCluster(UnusableResponse):
+class InconsistentClusterId(UnusableResponse):
     """The other node belongs to another cluster."""

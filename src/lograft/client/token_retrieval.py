@@ -151,11 +151,11 @@ class TokenRetriever:
             status = error.status if isinstance(error, HttpFailed) else None
             is_retriable = status is None or status in (408, 429) or status >= 500
             raise TokenNotRetrieved(
-                f"no token from {endpoint.url.where}: {error}", is_retriable=is_retriable
+                f"no token from {endpoint.url.location}: {error}", is_retriable=is_retriable
             ) from None
         token, lifetime_s = _parse_file(data) if is_file else _parse_response(data)
         if not _TOKEN.fullmatch(token):
-            raise TokenNotRetrieved(f"{endpoint.url.where} has no valid token")
+            raise TokenNotRetrieved(f"{endpoint.url.location} has no valid token")
         if not is_file:
             self._keep(token, lifetime_s, now_ms)
         return token

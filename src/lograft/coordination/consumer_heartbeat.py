@@ -50,7 +50,9 @@ def heartbeat(
         if isinstance(group, ConsumerGroup):
             member = group.members.get(request.member_id)
             if member is not None and _is_unchanged(request, client, group, member):
-                return _answer(groups, request, member, member, ticket=ticket, now_ms=now_ms)
+                return _build_response(
+                    groups, request, member, member, ticket=ticket, now_ms=now_ms
+                )
         _check_request(request, client.api_version)
         return _change(groups, request, client, ticket=ticket, now_ms=now_ms)
     except Rejected as rejection:
@@ -150,14 +152,14 @@ def _change(
     member = change.apply(_reported_partitions(request))
     if member != change.new:
         groups.update_revocation_timeout(request.group_id, member, now_ms)
-    outcome = _answer(groups, request, old, member, ticket=ticket, now_ms=now_ms)
+    outcome = _build_response(groups, request, old, member, ticket=ticket, now_ms=now_ms)
     outcome.records = change.records
     if is_join:
         outcome.replies = [*outcome.replies, *groups.on_upgrade_appended(request.group_id, now_ms)]
     return outcome
 
 
-def _answer(
+def _build_response(
     groups: ConsumerGroups,
     request: ConsumerGroupHeartbeatRequest,
     old: ConsumerMember,
@@ -174,14 +176,14 @@ def _answer(
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
     )
     # A member that sends its full state may have lost its assignment, so it receives all of it.
-    tells_everything = (
+    is_full_request = (
         request.rebalance_timeout_ms != -1
         and (
             request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
         )
         and request.topic_partitions is not None
     )
-    if request.member_epoch == JOIN or tells_everything or member.assigned != old.assigned:
+    if request.member_epoch == JOIN or is_full_request or member.assigned != old.assigned:
         response.assignment = _encode_assignment(member.assigned)
     return CoordinatorResult(replies=[(ticket, response)])
 

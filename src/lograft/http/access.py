@@ -25,7 +25,7 @@ _Application = Callable[[dict[str, Any], _Receive, _Send], Awaitable[None]]
 
 
 class AccessControl:
-    """An application as in ASGI."""
+    """An ASGI application."""
 
     def __init__(self, application: _Application, access: HttpAccess) -> None:
         self._application = application

@@ -30,7 +30,7 @@ async def read_key_set(runtime: Runtime, settings: OAuthBearerSettings) -> bytes
             timeout_ms=KEY_SET_TIMEOUT_MS,
         )
     except HttpFailed as error:
-        raise InvalidConfig(f"cannot get the key set from {url.where}: {error}") from None
+        raise InvalidConfig(f"cannot get the key set from {url.location}: {error}") from None
 
 
 async def read_url(

@@ -22,7 +22,7 @@ class AclIndex:
         self._acls: dict[UUID, Acl] = {}
         #: By resource type, pattern type and name.
         self._patterns: dict[tuple[int, int, str], PatternAcls] = {}
-        #: By resource type: the lengths of prefixes, with the number of prefixes of each.
+        #: By resource type: the lengths of prefixes, with the number of prefixes of each length.
         self._prefix_lengths: dict[int, dict[int, int]] = {}
 
     def __len__(self) -> int:

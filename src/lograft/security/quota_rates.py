@@ -57,8 +57,8 @@ class SampledRate:
         return sum(self._values) / (elapsed_ms / 1000)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Returns after how much time without further use the rate is down to the limit; 0 if it
-        is not above the limit."""
+        """Returns the time without further use after which the rate falls to the limit; 0 if it is
+        not above the limit."""
         rate = self.measure(now_ms)
         if rate <= limit:
             return 0
@@ -122,7 +122,7 @@ class TokenBucket:
         return tokens
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Returns after how much time the number of tokens is no longer negative."""
+        """Returns the time after which the number of tokens is no longer negative."""
         tokens = self.measure(limit, now_ms)
         return _whole_ms(-tokens * 1000, limit) if tokens < 0 else 0
 

@@ -75,12 +75,12 @@ class StandardAuthorizer:
     """Decides for one node. `complete_load` is called when the image contains the committed ACLs;
     before that, only super users are allowed anything."""
 
-    __slots__ = ("_acls", "_allows_unlisted", "_decisions", "_is_loaded", "super_users", "version")
+    __slots__ = ("_acls", "_allow_if_no_acl", "_decisions", "_is_loaded", "super_users", "version")
 
-    def __init__(self, super_users: Iterable[str] = (), *, allows_unlisted: bool = False) -> None:
-        """`allows_unlisted`: allow.everyone.if.no.acl.found."""
+    def __init__(self, super_users: Iterable[str] = (), *, allow_if_no_acl: bool = False) -> None:
+        """`allow_if_no_acl`: allow.everyone.if.no.acl.found."""
         self.super_users = frozenset(super_users)
-        self._allows_unlisted = allows_unlisted
+        self._allow_if_no_acl = allow_if_no_acl
         self._acls = AclIndex()
         self._is_loaded = False
         #: Increases with every change.
@@ -157,7 +157,7 @@ class StandardAuthorizer:
             return Rule(RuleKind.ACL, True, allowed_by)
         if has_acls:
             return Rule(RuleKind.NO_MATCH, False)
-        return Rule(RuleKind.NO_ACLS, self._allows_unlisted)
+        return Rule(RuleKind.NO_ACLS, self._allow_if_no_acl)
 
     def describe_rule(self, principal: str, host: str, need: Need) -> str:
         return str(self.explain(principal, host, need))

@@ -35,7 +35,7 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 DELETE_SUFFIX: Final = "-delete"
 FUTURE_SUFFIX: Final = "-future"
 _FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
-_DOOMED_FOLDER: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
+_DELETED_DIRECTORY: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray)")
 _FUTURE_FOLDER: Final = re.compile(r".+-(?P<partition>[0-9]{1,10})\.[0-9a-f]{32}-future")
 #: As in Kafka, a directory name including its suffix is never longer than a file name may be.
 NAME_LENGTH_MAX: Final = 255
@@ -329,7 +329,7 @@ def _marked_folder_name(topic_partition: TopicPartition, unique: UUID, suffix: s
 
 def is_deleted_directory(name: str) -> bool:
     """Whether the directory is a deleted log whose files have not been removed yet."""
-    return _DOOMED_FOLDER.fullmatch(name) is not None
+    return _DELETED_DIRECTORY.fullmatch(name) is not None
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

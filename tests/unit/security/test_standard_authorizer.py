@@ -40,9 +40,9 @@ def acl(
 
 
 def authorizer_with(
-    *acls: Acl, super_users: tuple[str, ...] = (), allows_unlisted: bool = False
+    *acls: Acl, super_users: tuple[str, ...] = (), allow_if_no_acl: bool = False
 ) -> StandardAuthorizer:
-    authorizer = StandardAuthorizer(super_users, allows_unlisted=allows_unlisted)
+    authorizer = StandardAuthorizer(super_users, allow_if_no_acl=allow_if_no_acl)
     authorizer.update({UUID(int=number): each for number, each in enumerate(acls)})
     authorizer.complete_load()
     return authorizer
@@ -141,7 +141,7 @@ def test_super_users_may_do_everything() -> None:
 
 
 def test_resources_without_acls() -> None:
-    authorizer = authorizer_with(acl("t", principal="User:b"), allows_unlisted=True)
+    authorizer = authorizer_with(acl("t", principal="User:b"), allow_if_no_acl=True)
     assert may(authorizer, name="u")
     # This one has ACLs, but none for the principal.
     assert not may(authorizer, name="t")
@@ -149,7 +149,7 @@ def test_resources_without_acls() -> None:
 
 
 def test_before_the_acls_are_loaded_only_super_users_are_allowed() -> None:
-    authorizer = StandardAuthorizer(["User:root"], allows_unlisted=True)
+    authorizer = StandardAuthorizer(["User:root"], allow_if_no_acl=True)
     assert may(authorizer, principal="User:root")
     with pytest.raises(AuthorizerNotReady):
         may(authorizer)

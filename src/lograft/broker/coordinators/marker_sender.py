@@ -63,7 +63,7 @@ RETRIES: Final = Counter(
     "lograft_marker_retries_total", "Transaction markers that were sent again."
 )
 ENDING: Final = Gauge(
-    "lograft_transactions_ending",
+    "lograft_transactions_completing",
     "Transactions that are decided and whose markers are not all written.",
 )
 

@@ -4,8 +4,8 @@ Append and read are synchronous: nothing else runs between their checks and the 
 that wait are named `wait_…`.
 
 A partition is in the table as soon as the metadata image contains it, before its files exist. Until
-a worker has opened the log, requests get PartitionOpening and wait (`wait_open`). The assignment in
-the metadata becomes a role (`leader`, `follower` or neither) once the log is open, is not being
+a worker has opened the log, requests get PartitionNotYetOpen and wait (`wait_open`). The assignment
+in the metadata becomes a role (`leader`, `follower` or neither) once the log is open, is not being
 truncated, and the image contains this broker's registration (`host.is_registered`). `state` defines
 access to the log and changes by the table of `lifecycle.py`. Other files report events by method
 calls and set none of its attributes (a tidy test checks that).
@@ -21,8 +21,8 @@ from lograft.broker.errors import (
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeader,
+    PartitionNotYetOpen,
     PartitionOffline,
-    PartitionOpening,
     UnknownLeaderEpoch,
 )
 from lograft.broker.partitions.flush_policy import FlushPolicy
@@ -511,13 +511,13 @@ class Partition:
         if self.state is OFFLINE and self.leader_id == self.me:
             return PartitionOffline(self.offline)
         if self.is_opening and self.leader_id == self.me:
-            return PartitionOpening(f"the log of {self.topic_partition} is being opened")
+            return PartitionNotYetOpen(f"the log of {self.topic_partition} is being opened")
         return NotLeader(f"the leader of {self.topic_partition} is broker {self.leader_id}")
 
     def _not_appending_error(self) -> LograftError:
         if self.leader is None or self.state not in HELD | {ONLINE}:
             return self._not_leading_error()
-        return PartitionOpening(f"the leader of {self.topic_partition} is not ready yet")
+        return PartitionNotYetOpen(f"the leader of {self.topic_partition} is not ready yet")
 
     def serving_log(self) -> Log:
         """Returns the log if this node can serve it as leader or follower."""

@@ -69,7 +69,7 @@ TOPIC_COUNTERS: Final = (
     REPLICATION_BYTES_OUT,
 )
 TOPICS_HERE: Final = Gauge(
-    "lograft_topics_here", "Topics of which this broker has replicas, including internal topics."
+    "lograft_local_topics", "Topics of which this broker has replicas, including internal topics."
 )
 
 Counts = tuple[int, ...]

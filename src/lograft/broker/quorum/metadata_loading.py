@@ -47,7 +47,7 @@ from lograft.wire.message import Message
 
 METADATA_PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 _READ_BYTES: Final = 1 << 20
-_NEVER: Final = -1
+_UNLIMITED: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +134,8 @@ def _open_log(
             segment_ms=config.metadata_log_segment_ms,
             max_message_bytes=BATCH_BYTES_MAX,
             # Snapshots decide what may be deleted, not the age of a segment.
-            retention_ms=_NEVER,
-            retention_bytes=_NEVER,
+            retention_ms=_UNLIMITED,
+            retention_bytes=_UNLIMITED,
             cleanup_delete=False,
             file_delete_delay_ms=config.internal_metadata_delete_delay_millis,
         ),

@@ -6,7 +6,7 @@ EndQuorumEpoch, Fetch and FetchSnapshot of `__cluster_metadata-0`, and the respo
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from lograft.broker.errors import ForeignCluster, UnusableResponse
+from lograft.broker.errors import InconsistentClusterId, UnusableResponse
 from lograft.consensus import messages as core
 from lograft.consensus.types import LogEnd, LogSlice, SnapshotId, VoterEndpoint
 from lograft.model.errors import ErrorCode
@@ -319,7 +319,7 @@ def _error_of(code: int) -> core.Error:
     except ValueError:
         raise UnusableResponse(f"it responded with the unknown error code {code}") from None
     if name is ErrorCode.INCONSISTENT_CLUSTER_ID:
-        raise ForeignCluster(
+        raise InconsistentClusterId(
             "it belongs to another cluster (INCONSISTENT_CLUSTER_ID): one of the two nodes was"
             " formatted with another cluster id, or controller.quorum.* has a wrong address"
         )

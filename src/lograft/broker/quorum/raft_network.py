@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
-from lograft.broker.errors import ForeignCluster, PeerLost, PeerUnreachable, UnusableResponse
+from lograft.broker.errors import InconsistentClusterId, PeerLost, PeerUnreachable, UnusableResponse
 from lograft.broker.links.peers import Peers
 from lograft.broker.quorum.outgoing_rpcs import RequestContext, request_to_wire, response_from_wire
 from lograft.consensus import messages as core
@@ -146,7 +146,7 @@ class RaftNetwork:
             self.log_once(to, str(error))
             self._on_disconnected(to)
         except UnusableResponse as error:
-            level = logging.ERROR if isinstance(error, ForeignCluster) else logging.INFO
+            level = logging.ERROR if isinstance(error, InconsistentClusterId) else logging.INFO
             self.log_once(to, f"cannot use the response of {address}: {error}", level=level)
         else:
             self._logged_reasons.pop(to, None)

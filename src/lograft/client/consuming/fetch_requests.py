@@ -11,7 +11,7 @@ from lograft.wire.headers import CORRELATION_ID_END, CORRELATION_ID_START, reque
 from lograft.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 #: The last version that identifies topics by name.
-FETCH_NAMES_UNTIL: Final = 12
+LAST_VERSION_WITH_TOPIC_NAMES: Final = 12
 READ_COMMITTED: Final = 1
 _OFFSET: Final = Struct(">q")
 #: Placeholder that locates the offset in the encoded request.

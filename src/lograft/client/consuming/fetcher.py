@@ -17,7 +17,7 @@ from lograft.client.broker_connection import BrokerConnection
 from lograft.client.consuming.completed_fetches import CompletedFetch
 from lograft.client.consuming.fetch_metrics import FetchMetrics
 from lograft.client.consuming.fetch_requests import (
-    FETCH_NAMES_UNTIL,
+    LAST_VERSION_WITH_TOPIC_NAMES,
     SinglePartitionFetch,
     build_closing_request,
     build_fetch_request,
@@ -225,11 +225,11 @@ class Fetcher:
         if single is not None and not single.matches(connection, plan):
             single = None
         if single is None:
-            at_most = None if plan.uses_ids else FETCH_NAMES_UNTIL
+            at_most = None if plan.uses_ids else LAST_VERSION_WITH_TOPIC_NAMES
             version = connection.version_of(FETCH_KEY, at_most=at_most)
         else:
             version = single.version
-        by_id = version > FETCH_NAMES_UNTIL
+        by_id = version > LAST_VERSION_WITH_TOPIC_NAMES
         requested: _RequestedPartitions = {
             (
                 entry.topic_id if by_id else entry.state.partition.topic,

@@ -12,7 +12,10 @@ from uuid import UUID
 
 from lograft.client.async_resource import AsyncResource
 from lograft.client.consuming.completed_fetches import CompletedFetch
-from lograft.client.consuming.fetch_requests import FETCH_NAMES_UNTIL, build_fetch_request
+from lograft.client.consuming.fetch_requests import (
+    LAST_VERSION_WITH_TOPIC_NAMES,
+    build_fetch_request,
+)
 from lograft.client.consuming.fetch_sessions import (
     LAST_EPOCH,
     NO_SESSION,
@@ -367,7 +370,7 @@ class RangeRead:
             build_fetch_request(settings, plan),
             FetchResponse,
             version=connection.version_of(
-                FETCH_KEY, at_most=None if uses_ids else FETCH_NAMES_UNTIL
+                FETCH_KEY, at_most=None if uses_ids else LAST_VERSION_WITH_TOPIC_NAMES
             ),
             timeout_ms=settings.request_timeout_ms,
         )

@@ -63,7 +63,7 @@ class ProviderUrl(NamedTuple):
     path: str
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """The location as shown in messages, without the query, which may contain a secret."""
         return self.host or self.path
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from lograft.broker.errors import PartitionOpening
+from lograft.broker.errors import PartitionNotYetOpen
 from lograft.broker.partitions.log_directory import LogDirectory
 from lograft.broker.partitions.partition import Partition
 from lograft.metadata.topics import delete_topics
@@ -79,7 +79,7 @@ async def test_a_log_moves_while_it_is_written_and_comes_back(bench: Bench, /) -
             try:
                 append(bench, partition, b"%d" % count * 500)
                 count += 1
-            except PartitionOpening:
+            except PartitionNotYetOpen:
                 waited += 1
                 await partition.wait_open(timeout_ms=10_000)
             await asyncio.sleep(0.0001)

@@ -5,8 +5,8 @@ import pytest
 from lograft.broker.errors import (
     FencedLeaderEpoch,
     NotLeader,
+    PartitionNotYetOpen,
     PartitionOffline,
-    PartitionOpening,
     UnknownLeaderEpoch,
     WaitTimedOut,
 )
@@ -186,7 +186,7 @@ async def test_a_log_that_moves_takes_no_appends_whatever_its_role_says(bench: B
     # A partition that can be in raft mode reports it with every change of its role.
     partition.on_ready()
     assert partition.is_opening
-    with pytest.raises(PartitionOpening):
+    with pytest.raises(PartitionNotYetOpen):
         append(bench, partition, b"y")
     partition.read(Offset(0), bytes_max=1, bound=Offset(1), at_least_one=True)
     partition.end_move()
