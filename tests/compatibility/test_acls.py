@@ -36,6 +36,7 @@ from lograft.wire.messages.produce import (
 )
 from lograft.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from lograft.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tests.compatibility.command_line import done
 from tests.compatibility.java_tools import JavaTools, eventually
 from tests.compatibility.librdkafka import create_topic
 from tests.compatibility.raw_requests import ask, connect
@@ -188,6 +189,12 @@ def test_acls_decide_what_users_may_do(secured: SaslServer, java_tools: JavaTool
                      "--operation", "Write", "--topic", "orders",
                      "--resource-pattern-type", "prefixed")  # fmt: skip
     until(DENIED, lambda: alice.produce("orders"))
+
+    for options in (("--list",), ("--list", "--principal", "User:bob"), ("--list", "--topic", "t")):
+        theirs = java_tools.check("AclCommand", *at, *options)
+        ours = done("kafka-acls", *at, *options)
+        # The order of Java's sets is arbitrary.
+        assert sorted(ours.lines) == sorted(theirs.lines), options
 
     # Only who may alter or describe the cluster may manage ACLs.
     properties = secured.server.folder / "alice.properties"

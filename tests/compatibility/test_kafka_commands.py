@@ -58,6 +58,7 @@ def test_both_say_the_same(
     plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
     of_group = ("--group", group)
     of_topic = ("--entity-type", "topics", "--entity-name", topic)
+    of_user = ("--entity-type", "users", "--entity-name", topic)
     for tool, *arguments in (
         ("kafka-topics", "--describe", *named),
         ("kafka-topics", "--list"),
@@ -68,6 +69,8 @@ def test_both_say_the_same(
         ("kafka-configs", "--describe", "--entity-type", "brokers"),
         ("kafka-configs", "--alter", *of_topic, "--add-config", "retention.ms=6000"),
         ("kafka-configs", "--alter", *of_topic, "--delete-config", "retention.ms"),
+        ("kafka-configs", "--alter", *of_user, "--add-config", "producer_byte_rate=20000000"),
+        ("kafka-configs", "--describe", *of_user),
         ("kafka-consumer-groups", "--list", "--state"),
         ("kafka-consumer-groups", "--describe", *of_group),
         ("kafka-consumer-groups", "--describe", *of_group, "--state"),
@@ -82,6 +85,7 @@ def test_both_say_the_same(
         theirs = java_tools.run(CLASSES[tool], *to, *arguments)
         ours = done(tool, *to, *arguments)
         assert lines_of(ours.out) == lines_of(theirs.text), (tool, arguments)
+    done("kafka-configs", *to, "--alter", *of_user, "--delete-config", "producer_byte_rate")
     of_controllers = ("--bootstrap-controller", server.controller, "describe", "--status")
     theirs = java_tools.check("MetadataQuorumCommand", *of_controllers)
     ours = done("kafka-metadata-quorum", *of_controllers)

@@ -32,7 +32,7 @@ from lograft.cli.user_commands import users
 app = typer.Typer(
     name="lograft",
     help="A distributed log and message queue that speaks Apache Kafka's protocol.",
-    epilog="Kafka's own tools, with Kafka's flags: lograft kafka-topics, kafka-configs,"
+    epilog="Kafka's own tools, with Kafka's flags: lograft kafka-topics, kafka-configs, kafka-acls,"
     " kafka-consumer-groups, kafka-console-producer, kafka-console-consumer,"
     " kafka-reassign-partitions, kafka-metadata-quorum, kafka-storage, kafka-server-start,"
     " kafka-dump-log, kafka-metadata-shell.",

@@ -1,4 +1,5 @@
-"""kafka-configs: describes and changes settings of topics, brokers and groups, and SCRAM users."""
+"""kafka-configs: describes and changes settings of topics, brokers and groups, SCRAM users and
+quotas."""
 
 import argparse
 import re
@@ -7,6 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from lograft.cli.client_runner import run_admin
+from lograft.cli.kafka import quotas
+from lograft.cli.kafka.quotas import CLIENTS, IPS, USERS
 from lograft.cli.kafka.tools import Parser, settings_of
 from lograft.cli.node_runner import read_properties
 from lograft.client.admin import (
@@ -30,7 +33,10 @@ KINDS: Final = {
     "client-metrics": ResourceKind.CLIENT_METRICS,
     "broker-loggers": ResourceKind.BROKER_LOGGER,
 }
-USERS: Final = "users"
+#: Options that name an entity with quotas.
+ENTITY_FLAGS: Final = {"user": USERS, "client": CLIENTS, "ip": IPS}
+#: Types of entities that may be specified together.
+ENTITIES: Final = ({USERS}, {CLIENTS}, {USERS, CLIENTS}, {IPS})
 MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 DEFAULT_ITERATIONS: Final = "4096"
 SOURCES: Final = {
@@ -57,11 +63,17 @@ def run(words: Sequence[str]) -> int:
     parser = Parser("kafka-configs", "Describe and change settings of topics, brokers and groups.")
     parser.add_connection()
     parser.add_argument("--bootstrap-controller", metavar="HOST:PORT,…")
-    for flag in ("describe", "alter", "all", "entity-default", "broker-defaults"):
+    for flag in ("describe", "alter", "all", "broker-defaults"):
         parser.add_argument(f"--{flag}", action="store_true")
-    parser.add_argument("--entity-type", choices=[*KINDS, USERS])
-    parser.add_argument("--entity-name")
-    parser.add_argument("--user")
+    # Names and defaults belong to the types in their order.
+    parser.add_argument(
+        "--entity-type", action="append", default=[], choices=[*KINDS, USERS, CLIENTS, IPS]
+    )
+    parser.add_argument("--entity-name", action="append", default=[], dest="entity_names")
+    parser.add_argument("--entity-default", action="append_const", const="", dest="entity_names")
+    for flag in ENTITY_FLAGS:
+        parser.add_argument(f"--{flag}")
+        parser.add_argument(f"--{flag}-defaults", action="store_const", const="", dest=flag)
     for flag in ("topic", "broker", "group", "client-metrics", "broker-logger"):
         parser.add_argument(f"--{flag}")
     parser.add_argument("--add-config", metavar="NAME=VALUE,…")
@@ -69,8 +81,9 @@ def run(words: Sequence[str]) -> int:
     parser.add_argument("--delete-config", metavar="NAME,…")
     arguments = parser.parse_args(list(words))
     action = parser.require_one(arguments, "describe", "alter")
-    if arguments.entity_type == USERS or arguments.user is not None:
-        return _run_for_users(parser, arguments, action)
+    entity = _parse_quota_entity(parser, arguments)
+    if entity:
+        return _run_for_clients(parser, arguments, action, entity)
     kind, name = _parse_entity(parser, arguments)
     try:
         if action == "alter":
@@ -91,39 +104,83 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-def _run_for_users(parser: Parser, arguments: argparse.Namespace, action: str) -> int:
-    name = arguments.user or arguments.entity_name
+def _parse_quota_entity(
+    parser: Parser, arguments: argparse.Namespace
+) -> dict[str, str | None] | None:
+    """Returns the users, clients or addresses that the options name; None if they name none."""
+    types: list[str] = list(arguments.entity_type)
+    names: list[str | None] = list(arguments.entity_names)
+    for flag, kind in ENTITY_FLAGS.items():
+        if getattr(arguments, flag) is not None:
+            types.append(kind)
+            names.append(getattr(arguments, flag))
+    if not set(types) & {USERS, CLIENTS, IPS}:
+        return None
+    if len(set(types)) < len(types) or set(types) not in ENTITIES:
+        parser.error(
+            "Only 'users' and 'clients' entity types may be specified together, each of them once"
+        )
+    if len(names) > len(types):
+        parser.error("there are more entity names than entity types")
+    names += [None] * (len(types) - len(names))
+    entity = dict(zip(types, names, strict=True))
+    return {kind: entity[kind] for kind in (USERS, CLIENTS, IPS) if kind in entity}
+
+
+def _run_for_clients(
+    parser: Parser, arguments: argparse.Namespace, action: str, entity: dict[str, str | None]
+) -> int:
     try:
-        if action == "alter":
-            if name is None:
-                parser.error("an entity-name must be specified with --alter of users")
-            changes = [_parse_scram_change(name, change) for change in _parse_changes(arguments)]
-            settings = settings_of(parser, arguments)
-            run_admin(settings, lambda admin: admin.alter_user_scram_credentials(changes))
-            print(f"Completed updating config for user {name}.")
-        else:
-            names = None if name is None else [name]
-            found = run_admin(
-                settings_of(parser, arguments),
-                lambda admin: admin.describe_user_scram_credentials(names),
-            )
-            for user, mechanisms in sorted(found.items()):
-                configs = ", ".join(
-                    f"{mechanism}=iterations={count}" for mechanism, count in mechanisms.items()
+        settings = settings_of(parser, arguments)
+        if action == "describe":
+            run_admin(settings, lambda admin: _describe_clients(admin, entity))
+            return 0
+        if None in entity.values():
+            parser.error("an entity-name or entity-default must be specified with --alter of users")
+        changes = _parse_changes(arguments)
+        if any(change.name in MECHANISMS for change in changes) and entity.keys() == {USERS}:
+            user = entity[USERS]
+            if not user:
+                raise InvalidInput(
+                    "--entity-default and --user-defaults are not allowed with SCRAM credentials"
                 )
-                print(f"SCRAM credential configs for user-principal '{user}' are {configs}")
+            if any(change.name in quotas.CLIENT_QUOTAS for change in changes):
+                raise InvalidInput(
+                    "quotas and SCRAM credentials cannot be altered in the same call"
+                )
+            scram = [_parse_scram_change(user, change) for change in changes]
+            run_admin(settings, lambda admin: admin.alter_user_scram_credentials(scram))
+        else:
+            quotas.check_names(entity, changes)
+            run_admin(settings, lambda admin: quotas.alter(admin, entity, changes))
     except (ClientError, InvalidInput) as error:
         print(f"Error while executing config command with args: {error}", file=sys.stderr)
         return 1
+    kind, name = next(iter(entity.items()))
+    if name:
+        print(f"Completed updating config for {kind.removesuffix('s')} {name}.")
+    else:
+        print(f"Completed updating default config for {kind} in the cluster.")
     return 0
+
+
+async def _describe_clients(admin: Admin, entity: dict[str, str | None]) -> None:
+    await quotas.describe(admin, entity)
+    if entity.keys() != {USERS} or entity[USERS] == "":
+        return
+    name = entity[USERS]
+    found = await admin.describe_user_scram_credentials(None if name is None else [name])
+    for user, mechanisms in sorted(found.items()):
+        configs = ", ".join(
+            f"{mechanism}=iterations={count}" for mechanism, count in mechanisms.items()
+        )
+        print(f"SCRAM credential configs for user-principal '{user}' are {configs}")
 
 
 def _parse_scram_change(user: str, change: ConfigChange) -> ScramUpsertion | ScramDeletion:
     """Error messages do not include the value, which contains the password."""
     if change.name not in MECHANISMS:
-        raise InvalidInput(
-            f"{change.name} is not one of {', '.join(MECHANISMS)}, the settings of users"
-        )
+        raise InvalidInput(f"{change.name} is neither a quota nor one of {', '.join(MECHANISMS)}")
     if change.operation is Operation.DELETE:
         return ScramDeletion(user, change.name)
     values = dict(part.partition("=")[::2] for part in (change.value or "").split(","))
@@ -147,9 +204,12 @@ def _parse_entity(parser: Parser, arguments: argparse.Namespace) -> tuple[Resour
     ):
         if getattr(arguments, flag) is not None:
             return kind, str(getattr(arguments, flag))
-    if arguments.entity_type is None:
+    if not arguments.entity_type:
         parser.error("at least one entity type is required: --entity-type")
-    return KINDS[arguments.entity_type], "" if arguments.entity_default else arguments.entity_name
+    if len(arguments.entity_type) > 1 or len(arguments.entity_names) > 1:
+        parser.error("only 'users' and 'clients' entity types may be specified together")
+    names = arguments.entity_names
+    return KINDS[arguments.entity_type[0]], names[0] if names else None
 
 
 def _parse_changes(arguments: argparse.Namespace) -> list[ConfigChange]:

@@ -12,6 +12,7 @@ from lograft.cli.node_runner import read_properties
 #: Tools and their modules in this package.
 TOOLS: Final = {
     "kafka-topics": "topics",
+    "kafka-acls": "acls",
     "kafka-configs": "configs",
     "kafka-consumer-groups": "groups",
     "kafka-console-producer": "console_producer",
