@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from lograft.cli.interrupts import Interrupted
 from lograft.cli.options import BootstrapServer, CommandConfig, Json, names_of
 
 Http = Annotated[
@@ -34,6 +33,7 @@ def top(
     """
     from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings
+    from lograft.cli.interrupts import Interrupted
     from lograft.cli.node_history import HistoryReader
     from lograft.cli.output import show, show_json
     from lograft.cli.top import TREND_POINTS, figures_of, lines_of
