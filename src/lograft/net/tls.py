@@ -14,6 +14,7 @@ from lograft.model.seams import Address, Channel, FileSlice, Listener, Part, Rec
 from lograft.net.errors import HandshakeTimedOut
 
 _CIPHERTEXT_BUFFER_BYTES: Final = 64 << 10
+_NO_BUFFER: Final = memoryview(bytearray())
 #: Bytes encrypted at a time; encryption waits while the channel below has this much unsent.
 _PIECE_BYTES: Final = 128 << 10
 _BELOW_BYTES_MAX: Final = 256 << 10
@@ -175,6 +176,8 @@ class TlsChannel:
     def on_closed(self, error: Exception | None) -> None:
         self._closing = True
         self._drop_queue()
+        # The channel is in a reference cycle, so it may exist until the next garbage collection.
+        self._buffer = _NO_BUFFER
         if self._handshake_deadline is not None:
             self._handshake_deadline.cancel()
             self._handshake_deadline = None
