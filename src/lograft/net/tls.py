@@ -14,6 +14,8 @@ from lograft.model.seams import Address, Channel, FileSlice, Listener, Part, Rec
 from lograft.net.errors import HandshakeTimedOut
 
 _CIPHERTEXT_BUFFER_BYTES: Final = 64 << 10
+#: Of a connection whose handshake is not done: anyone can open many of them.
+_HANDSHAKE_BUFFER_BYTES: Final = 4 << 10
 _NO_BUFFER: Final = memoryview(bytearray())
 #: Bytes encrypted at a time; encryption waits while the channel below has this much unsent.
 _PIECE_BYTES: Final = 128 << 10
@@ -75,7 +77,7 @@ class TlsChannel:
         self._loop = asyncio.get_running_loop()
         self._timeout_ms = handshake_timeout_ms
         self._handshake_deadline: asyncio.TimerHandle | None = None
-        self._buffer = memoryview(bytearray(_CIPHERTEXT_BUFFER_BYTES))
+        self._buffer = memoryview(bytearray(_HANDSHAKE_BUFFER_BYTES))
         self._receiver: Receiver | None = None
         self._queue: deque[Part] = deque()
         self._queued_bytes = 0
@@ -200,6 +202,7 @@ class TlsChannel:
             self._fail(error)
             return
         self._is_handshake_done = True
+        self._buffer = memoryview(bytearray(_CIPHERTEXT_BUFFER_BYTES))
         if self._on_handshake is not None:
             self._on_handshake(True)
         if self._handshake_deadline is not None:

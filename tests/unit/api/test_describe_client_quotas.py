@@ -95,8 +95,8 @@ async def test_filters_select_quotas(
     ("components", "code", "reason"),
     [
         ((("user", EXACT, None),), ErrorCode.INVALID_REQUEST, "requires a name"),
-        ((("user", DEFAULT, "x"),), ErrorCode.INVALID_REQUEST, "Only an exact match"),
-        ((("user", ANY, "x"),), ErrorCode.INVALID_REQUEST, "Only an exact match"),
+        ((("user", DEFAULT, "x"),), ErrorCode.INVALID_REQUEST, "only for an exact match"),
+        ((("user", ANY, "x"),), ErrorCode.INVALID_REQUEST, "only for an exact match"),
         ((("user", 3, None),), ErrorCode.INVALID_REQUEST, "Unknown match type 3"),
         ((("", ANY, None),), ErrorCode.INVALID_REQUEST, "is empty"),
         ((("host", ANY, None),), ErrorCode.UNSUPPORTED_VERSION, "Unsupported entity type host"),
