@@ -1,6 +1,6 @@
 """CreateDelegationToken, versions 1-3: creates a token with which a client can log in.
 
-The active controller decides. v3: the owner may be another user than the requester.
+The active controller decides. v3: the owner may be a user other than the requester.
 """
 
 import base64
@@ -58,7 +58,7 @@ async def handle(
 
 
 def _make_id(context: Context) -> str:
-    """Returns a random id as Kafka writes them: base64url without padding."""
+    """Returns a random id in Kafka's format: base64url without padding."""
     data = context.shared.runtime.randomness.bytes(ID_BYTES)
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 

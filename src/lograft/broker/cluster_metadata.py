@@ -181,7 +181,7 @@ class ClusterMetadata:
             for name, reason in invalid.items():
                 if known.get(name) != reason:
                     LOGGER.error(
-                        "skipping the value of %s of topic %s, which is invalid: %s",
+                        "ignoring the invalid value of %s for topic %s: %s",
                         name,
                         resource.name,
                         reason,

@@ -93,7 +93,10 @@ def reset(
         int | None, typer.Option(min=0, metavar="N", help="To this offset.")
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="To this time before now: 1h30m or PT1H30M.")
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="To the offset of this duration ago: 1h30m or PT1H30M."
+        ),
     ] = None,
     to_datetime: Annotated[
         str | None, typer.Option(metavar="WHEN", help="To this time, in UTC by default.")

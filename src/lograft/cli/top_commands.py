@@ -27,9 +27,9 @@ def top(
 ) -> None:
     """Show rates, latency, lag and the busiest topics.
 
-    Reads from the nodes' HTTP listeners, which are reachable from their own machine or through a
-    tunnel. The view is updated until Ctrl-C; without a terminal, and with --json, the figures are
-    printed once.
+    Reads from the nodes' HTTP listeners, which by default are reachable only from their own machine
+    or through a tunnel. The view is updated until Ctrl-C; without a terminal or with --json, the
+    figures are printed once.
     """
     from lograft.cli.client_runner import run
     from lograft.cli.contexts import client_settings

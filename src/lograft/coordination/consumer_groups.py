@@ -37,7 +37,8 @@ from lograft.wire.records.consumer_group_metadata_key import ConsumerGroupMetada
 if TYPE_CHECKING:
     from lograft.coordination.group_shard import GroupShard
 
-#: If removing an expired member could not be appended, it is retried after this time.
+#: If the records that remove an expired member could not be appended, the removal is retried after
+#: this time.
 FENCE_RETRY_MS: Final = 1_000
 
 
@@ -53,7 +54,7 @@ class ConsumerGroups:
         self._topics_created_at = 0
         self._matching = PatternMatching()
 
-    # Queries of the commands.
+    # Queries that the commands use.
 
     def group(self, group_id: str) -> ConsumerGroup:
         found = self.shard.groups.get(group_id)
@@ -109,7 +110,7 @@ class ConsumerGroups:
             context = self.shard.context
             found = ConsumerSettings.of(group_id, context.config(), context.image())
             if isinstance(self.shard.groups.get(group_id), ConsumerGroup):
-                self._settings[group_id] = found  # Only of groups that exist.
+                self._settings[group_id] = found  # Only settings of groups that exist are cached.
         return found
 
     def change_context(self, group_id: str, client: Client) -> ChangeContext:

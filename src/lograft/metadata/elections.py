@@ -11,20 +11,20 @@ unless its broker stopped without closing its logs: its page cache may be lost.
 
 The ELR. The leader commits nothing while the ISR has fewer members than min.insync.replicas. A
 replica that leaves the ISR in that state, or by leaving causes it, therefore has all records that
-are committed until the ISR is large enough again. These are the eligible leader replicas, and the
-ELR is emptied at that moment. A broker that registers after an unclean stop is removed from both
-lists (`crashed`).
+are committed until the ISR is large enough again. These are the eligible leader replicas. The ELR
+is emptied when the ISR is large enough again. A broker that registers after an unclean stop is
+removed from both lists (`crashed`).
 
 Candidates for leadership, in this order:
 1. A member of the ISR.
 2. If no member of the ISR is left, an eligible leader replica. It becomes the only member.
-3. If both are empty, the last known leader. All replicas with everything crashed and lost their
-   page cache, and this one lost the least.
+3. If both are empty, the last known leader. All replicas that had all committed
+   records crashed and may have lost their page caches; this one has probably lost the least.
 4. Any replica, if unclean elections are allowed.
 
 After 3 and 4 the partition is `recovering`, because committed records may be lost. Without the
-feature of the ELR the last member never leaves the ISR in the record, as in older releases of
-Kafka: the partition is offline until that broker returns.
+ELR feature (eligible.leader.replicas.version 0), the last member never leaves the ISR in the
+record, as in older releases of Kafka: the partition is offline until that broker returns.
 
 Partitions in raft mode are not elected here: their voters do it (`consensus/election.py`), and a
 partition that leaves raft mode gets its leader from `mode_switch`.

@@ -1,5 +1,5 @@
-"""Lookups of an image that would otherwise be searches. Replay updates them with every changed
-partition and every changed config of a topic."""
+"""Indexes of a metadata image, which replace searches through all partitions. Replay updates them
+with every changed partition and every changed config of a topic."""
 
 from typing import TYPE_CHECKING
 

@@ -289,7 +289,7 @@ class Cleaning:
         files = [target.file, *target.seal()]
         for file in files:
             file.fsync()
-        # While the files are being renamed, no reader may have to open them by name.
+        # While the files are being renamed, readers must not need to open them by name.
         target.offset_index.load()
         target.time_index.load()
         self.cleaned.append((target, [source.base_offset for source in group]))

@@ -104,7 +104,10 @@ def _load_clean(log: "Log", plan: RecoveryPlan, epochs_known: bool) -> bool:
     try:
         log.on_scanned(Offset(active.resume()))
         if log.end_offset < plan.recovery_point:
-            raise LogCorrupt(f"{active.path} ends before {plan.recovery_point}, which was flushed")
+            raise LogCorrupt(
+                f"{active.path} ends before offset {plan.recovery_point}, although all records"
+                " below it were flushed"
+            )
         if not epochs_known:
             rebuild_epochs(log)
         log.epochs.truncate_end(log.end_offset)

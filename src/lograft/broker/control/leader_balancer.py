@@ -23,8 +23,8 @@ R = TypeVar("R")
 
 ROUNDS: Final = Counter(
     "lograft_leader_balancer_rounds_total",
-    "Number of times this node, as the active controller, looked for partitions without their"
-    " preferred leader.",
+    "Number of periodic decisions (preferred leaders, leaderless partitions, replica moves) that"
+    " this node made as the active controller.",
 )
 
 
@@ -77,7 +77,8 @@ class LeaderBalancer:
                     due_ms[number] = clock.mono_ms() + interval_ms
 
     async def _run_decision(self, decide: PeriodicDecision) -> None:
-        """Repeats the decision until all work is done, so that others can run in between."""
+        """Repeats the decision, which does part of the work each time, until all is done; other
+        decisions can run in between."""
         decision = partial(decide, config=self._config)
         try:
             while await self._controller.submit(decision):

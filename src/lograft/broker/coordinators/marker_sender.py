@@ -49,7 +49,7 @@ IN_FLIGHT_MAX: Final = 5
 TRANSACTIONS_PER_REQUEST: Final = 1_000
 RETRY_MS: Final = 100
 #: Errors that need no retry: the partition has a later epoch of the producer, so this transaction
-#: is not open there, or it does not support transactions.
+#: is not open there, or the partition does not support transactions.
 FINAL_ERRORS: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
 )
@@ -125,7 +125,7 @@ class MarkerSender:
         #: Markers to send, by leader.
         self._queued: dict[NodeId, Markers] = {}
         self._in_flight: dict[NodeId, int] = {}
-        #: Markers that `_retry` sends to the leaders of that time.
+        #: Markers that `_retry` sends to whichever brokers lead their partitions by then.
         self._delayed: Markers = {}
         #: Transactions whose partitions all have markers, to be completed by the coordinator.
         self._written: list[EndingTransaction] = []

@@ -50,12 +50,13 @@ NEXT_STATE: Final[dict[tuple[PartitionState, Cause], PartitionState]] = {
     (PartitionState.OPENING, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.OPENING, Cause.DELETED): PartitionState.DELETED,
     (PartitionState.ONLINE, Cause.TRUNCATION_BEGUN): PartitionState.TRUNCATING,
-    # The follower and the log manager both end a cut; one that takes no records has no worker.
+    # Both the follower and the log manager end a truncation; one that removes nothing has no
+    # worker.
     (PartitionState.ONLINE, Cause.TRUNCATION_ENDED): PartitionState.ONLINE,
     (PartitionState.ONLINE, Cause.MOVE_BEGUN): PartitionState.MOVING,
     (PartitionState.ONLINE, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.ONLINE, Cause.DELETED): PartitionState.DELETED,
-    # The follower requests the truncation, the log manager starts it.
+    # The follower requests the truncation, and the log manager starts it: both report the start.
     (PartitionState.TRUNCATING, Cause.TRUNCATION_BEGUN): PartitionState.TRUNCATING,
     (PartitionState.TRUNCATING, Cause.TRUNCATION_ENDED): PartitionState.ONLINE,
     (PartitionState.TRUNCATING, Cause.FAILED): PartitionState.OFFLINE,
@@ -72,7 +73,7 @@ NEXT_STATE: Final[dict[tuple[PartitionState, Cause], PartitionState]] = {
     (PartitionState.OFFLINE, Cause.TRUNCATION_BEGUN): PartitionState.OFFLINE,
     (PartitionState.OFFLINE, Cause.TRUNCATION_ENDED): PartitionState.OFFLINE,
     (PartitionState.OFFLINE, Cause.MOVE_ENDED): PartitionState.OFFLINE,
-    # A log that could not be opened, and then its log dir.
+    # The log could not be opened, and later its log dir failed, too.
     (PartitionState.OFFLINE, Cause.FAILED): PartitionState.OFFLINE,
     (PartitionState.OFFLINE, Cause.DELETED): PartitionState.DELETED,
     (PartitionState.DELETED, Cause.TRUNCATION_BEGUN): PartitionState.DELETED,

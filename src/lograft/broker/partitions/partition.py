@@ -7,8 +7,8 @@ A partition is in the table as soon as the metadata image contains it, before it
 a worker has opened the log, requests get PartitionNotYetOpen and wait (`wait_open`). The assignment
 in the metadata becomes a role (`leader`, `follower` or neither) once the log is open, is not being
 truncated, and the image contains this broker's registration (`host.is_registered`). `state` defines
-access to the log and changes by the table of `lifecycle.py`. Other files report events by method
-calls and set none of its attributes (a tidy test checks that).
+access to the log and changes according to the table in `lifecycle.py`. Other files report events by
+method calls and set none of its attributes (a tidy test checks that).
 """
 
 import asyncio
@@ -60,7 +60,7 @@ from lograft.storage.validation import AppendRules
 
 #: Looked up once, since acknowledgements are frequent.
 NO_ERROR: Final = ErrorCode.NONE
-#: The same for every append and read.
+#: Also looked up once, since every append and read checks the state.
 ONLINE: Final = PartitionState.ONLINE
 OFFLINE: Final = PartitionState.OFFLINE
 
@@ -526,12 +526,15 @@ class Partition:
         if self.state is OFFLINE:
             raise PartitionOffline(self.offline)
         if self.kept_offsets is not None or self.log is None:
-            raise NotLeader(f"{self.topic_partition} is being truncated to its leader's log")
+            raise NotLeader(
+                f"the log of {self.topic_partition} is not available: it is being opened, moved or"
+                " truncated"
+            )
         return self.log
 
     def check_epoch(self, epoch: int) -> None:
-        """Raises FencedLeaderEpoch or UnknownLeaderEpoch if a client has another leader epoch; -1
-        if its request has none."""
+        """Raises FencedLeaderEpoch or UnknownLeaderEpoch if a client has another leader epoch.
+        `epoch` is -1 if the request contains none."""
         current = self.assignment.leader_epoch
         if epoch in (current, NO_EPOCH):
             return
@@ -587,7 +590,8 @@ class Partition:
         return result
 
     def append_marker(self, end: TransactionEnd, *, now_ms: int) -> AppendResult:
-        """Ends a producer's transaction on this partition; rejected if acks=all would be."""
+        """Ends a producer's transaction on this partition; rejected whenever acks=all appends
+        would be."""
         log = self.leader_log()
         self.check_append(acks_all=True)
         log.producers.check_end(end)
@@ -645,7 +649,7 @@ class Partition:
         if self.flushing.is_on:
             self.flushing.consider(log)
 
-    # Queries of the roles.
+    # Queries that the roles answer.
 
     def check_append(self, *, acks_all: bool) -> None:
         """Raises NotEnoughReplicas if an append must be rejected."""

@@ -47,7 +47,7 @@ class RaftVotes:
         self._host = host
         #: Requests to send, by node.
         self._outgoing: dict[NodeId, list[Item]] = {}
-        #: Requests of other nodes without a response of the core yet, by a local id.
+        #: Requests from other nodes to which the core has not responded yet, by a local id.
         self._pending: dict[int, asyncio.Future[raft.Response]] = {}
         self._numbers = 0
         self.requests = 0
@@ -144,7 +144,7 @@ class RaftVotes:
         if isinstance(request, raft.EndQuorumEpochRequest) and request.sender.node_id == (
             replica.core.me.node_id
         ):
-            # Not a leader that resigns: the controller requests that this one hand over.
+            # The sender is not a resigning leader: the controller asks this leader to hand over.
             future.set_result(self._hand_over(port, replica, request))
         else:
             replica.step(request)

@@ -23,7 +23,7 @@ _EPOCH_MAX: Final = 0x7FFF_FFFF
 
 
 class PartitionFetch(NamedTuple):
-    """What to fetch of one partition."""
+    """What to fetch from one partition."""
 
     topic_id: UUID
     offset: int
@@ -82,7 +82,7 @@ class FetchSession:
 
     def handle_response(self, session_id: int) -> None:
         if session_id == NO_SESSION:
-            # The broker has not created a session, because its cache is full.
+            # The request was sessionless, or the broker's session cache is full.
             self.id, self.epoch = NO_SESSION, FIRST_EPOCH
             return
         self.id = session_id

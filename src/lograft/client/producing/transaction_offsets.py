@@ -14,9 +14,11 @@ from lograft.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 
-#: The newest version of the first protocol; later ones add the group to the transaction.
+#: The newest version for transactions v1; from the next version on, the broker adds the group to
+#: the transaction.
 _V1_MAX: Final = 4
-#: Since this version the request contains the member, and is rejected if it has been removed.
+#: From this version on, the request contains the member, and it is rejected if the member has been
+#: removed from the group.
 _MEMBER_SINCE: Final = 3
 
 
@@ -33,8 +35,8 @@ async def commit_offsets(
     *,
     uses_v2: bool,
 ) -> None:
-    """Sends one request with all pending offsets, and removes those that were added. Raises the
-    worst error of the others."""
+    """Sends one request with all pending offsets, and removes those that were accepted. If
+    others failed, raises a non-retriable error if there is one, else a retriable one."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for (topic, partition), offset in pending.items():
         entry = topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic))

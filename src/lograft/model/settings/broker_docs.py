@@ -5,11 +5,11 @@ from typing import Final
 
 _TEXT: Final = """\
 add.partitions.to.txn.retry.backoff.max.ms: Longest time for which the broker retries adding partitions to a transaction while the previous one completes.
-add.partitions.to.txn.retry.backoff.ms: Pause between those retries.
+add.partitions.to.txn.retry.backoff.ms: Pause between retries of adding partitions to a transaction.
 advertised.listeners: Addresses that clients and other nodes use to connect; defaults to listeners.
 alter.config.policy.class.name: Policy class that validates config changes.
 alter.log.dirs.replication.quota.window.num: Samples kept for the quota of moves between log dirs.
-alter.log.dirs.replication.quota.window.size.seconds: Length of each of these samples.
+alter.log.dirs.replication.quota.window.size.seconds: Length of each sample of the quota of moves between log dirs.
 authorizer.class.name: Class that authorizes requests; empty allows everything. Only org.apache.kafka.metadata.authorizer.StandardAuthorizer is built in; Java classes are not loaded.
 auto.create.topics.enable: Whether requests for a topic that does not exist create it.
 auto.leader.rebalance.enable: Whether the controller moves leadership back to the preferred replicas.
@@ -43,7 +43,7 @@ controller.quorum.request.timeout.ms: How long a request within the quorum may t
 controller.quorum.retry.backoff.ms: Pause before a failed request within the quorum is retried.
 controller.quorum.voters: Static voters as id@host:port; empty when the quorum is dynamic.
 controller.quota.window.num: Samples kept for the quota of controller mutations.
-controller.quota.window.size.seconds: Length of each of these samples.
+controller.quota.window.size.seconds: Length of each sample of the quota of controller mutations.
 controller.socket.timeout.ms: How long requests to the controller may take.
 cordoned.log.dirs: Log dirs in which no new partitions are placed.
 create.topic.policy.class.name: Policy class that validates new topics.
@@ -52,11 +52,11 @@ delegation.token.expiry.check.interval.ms: How often expired delegation tokens a
 delegation.token.expiry.time.ms: How long a delegation token is valid before it must be renewed.
 delegation.token.max.lifetime.ms: Maximum lifetime of a delegation token, with renewals.
 delegation.token.secret.key: Secret that signs delegation tokens; must be the same on all brokers.
-delete.records.purgatory.purge.interval.requests: How many finished requests are kept in a purgatory before it is purged.
+delete.records.purgatory.purge.interval.requests: How many finished requests are kept in the DeleteRecords purgatory before it is purged.
 delete.topic.enable: Whether topics can be deleted.
 early.start.listeners: Listeners that open before the authorizer is ready.
 fetch.max.bytes: Maximum bytes in one fetch response.
-fetch.purgatory.purge.interval.requests: How many finished requests are kept in a purgatory before it is purged.
+fetch.purgatory.purge.interval.requests: How many finished requests are kept in the Fetch purgatory before it is purged.
 follower.fetch.last.tiered.offset.enable: Whether an empty follower starts at the last tiered offset.
 group.consumer.assignment.interval.ms: Shortest time between two assignments of a consumer group.
 group.consumer.assignors: Server-side assignors for consumer groups, the default first.
@@ -157,12 +157,12 @@ log.message.timestamp.type: Whether records keep the producer's timestamp (Creat
 log.preallocate: Whether disk space for a whole segment is allocated when it is created; the unused rest is released when it is rolled.
 log.retention.bytes: Size of a partition above which old segments are deleted; -1 is no limit.
 log.retention.check.interval.ms: How often retention is applied.
-log.retention.hours: Age at which segments are deleted, in hours; used if neither of the other two is set.
+log.retention.hours: Age at which segments are deleted, in hours; used if neither log.retention.ms nor log.retention.minutes is set.
 log.retention.minutes: Age at which segments are deleted, in minutes; overrides log.retention.hours.
-log.retention.ms: Age at which segments are deleted, in milliseconds; -1 is no limit; overrides the other two.
+log.retention.ms: Age at which segments are deleted, in milliseconds; -1 is no limit; overrides log.retention.minutes and log.retention.hours.
 log.roll.hours: Age at which a new segment is rolled, in hours.
-log.roll.jitter.hours: Maximum random jitter subtracted from that age, in hours.
-log.roll.jitter.ms: Maximum random jitter subtracted from that age, in milliseconds; overrides log.roll.jitter.hours.
+log.roll.jitter.hours: Maximum random jitter subtracted from the age at which a segment is rolled, in hours.
+log.roll.jitter.ms: Maximum random jitter subtracted from the age at which a segment is rolled, in milliseconds; overrides log.roll.jitter.hours.
 log.roll.ms: Age at which a new segment is rolled, in milliseconds; overrides log.roll.hours.
 log.segment.bytes: Maximum size of a segment.
 log.segment.delete.delay.ms: How long deleted segment files stay on disk.
@@ -185,7 +185,7 @@ metric.reporters: Reporter classes for metrics.
 metrics.num.samples: Samples kept for each metric.
 metrics.recording.level: How detailed metrics are.
 metrics.sample.window.ms: Length of one sample.
-min.insync.replicas: Replicas that must have a record before the broker acknowledges it with acks=all.
+min.insync.replicas: Minimum number of in-sync replicas, including the leader, for a write with acks=all to succeed.
 node.id: Id of this node, unique in the cluster.
 num.io.threads: Threads that process requests.
 num.network.threads: Threads that read requests and write responses.
@@ -206,70 +206,70 @@ principal.builder.class: Class that builds the principal of a connection.
 process.roles: Roles of this node: broker, controller, or both.
 producer.id.expiration.check.interval.ms: How often expired producer ids are removed.
 producer.id.expiration.ms: How long the state of an idle producer is kept.
-producer.purgatory.purge.interval.requests: How many finished requests are kept in a purgatory before it is purged.
+producer.purgatory.purge.interval.requests: How many finished requests are kept in the Produce purgatory before it is purged.
 queued.max.request.bytes: Maximum bytes of queued requests before the broker stops reading; -1 is no limit.
 queued.max.requests: Maximum number of queued requests before the broker stops reading.
 quota.window.num: Samples kept for client quotas.
-quota.window.size.seconds: Length of each of these samples.
+quota.window.size.seconds: Length of each sample of client quotas.
 remote.fetch.max.wait.ms: How long a fetch waits for tiered data.
 remote.list.offsets.request.timeout.ms: How long ListOffsets waits for tiered data.
 remote.log.index.file.cache.total.size.bytes: Space for indexes of tiered segments.
 remote.log.index.file.cache.ttl.ms: How long an unused index of a tiered segment is cached.
 remote.log.manager.copier.thread.pool.size: Threads that copy segments to remote storage.
 remote.log.manager.copy.max.bytes.per.second: Maximum rate of copies to remote storage, in bytes per second.
-remote.log.manager.copy.quota.window.num: Samples kept for that quota.
-remote.log.manager.copy.quota.window.size.seconds: Length of each of these samples.
+remote.log.manager.copy.quota.window.num: Samples kept for the quota of copies to remote storage.
+remote.log.manager.copy.quota.window.size.seconds: Length of each sample of the quota of copies to remote storage.
 remote.log.manager.expiration.thread.pool.size: Threads that delete expired tiered segments.
 remote.log.manager.fetch.max.bytes.per.second: Maximum rate of reads from remote storage, in bytes per second.
-remote.log.manager.fetch.quota.window.num: Samples kept for that quota.
-remote.log.manager.fetch.quota.window.size.seconds: Length of each of these samples.
+remote.log.manager.fetch.quota.window.num: Samples kept for the quota of reads from remote storage.
+remote.log.manager.fetch.quota.window.size.seconds: Length of each sample of the quota of reads from remote storage.
 remote.log.manager.follower.thread.pool.size: Threads for tiered partitions that this broker follows.
 remote.log.manager.task.interval.ms: How often remote storage tasks run.
 remote.log.manager.task.retry.backoff.max.ms: Longest pause before a failed task is retried.
 remote.log.manager.task.retry.backoff.ms: First pause before a failed task is retried.
-remote.log.manager.task.retry.jitter: Random jitter of that pause.
+remote.log.manager.task.retry.jitter: Random jitter of the pause before a failed remote storage task is retried.
 remote.log.manager.thread.pool.size: Threads for remote storage tasks.
 remote.log.metadata.custom.metadata.max.bytes: Maximum size of the custom metadata of a tiered segment.
 remote.log.metadata.manager.class.name: Class that manages the metadata of tiered segments.
-remote.log.metadata.manager.class.path: Class path of that class.
-remote.log.metadata.manager.impl.prefix: Prefix of the settings of that class.
-remote.log.metadata.manager.listener.name: Listener that it uses to connect to brokers.
+remote.log.metadata.manager.class.path: Class path of remote.log.metadata.manager.class.name.
+remote.log.metadata.manager.impl.prefix: Prefix of the settings of remote.log.metadata.manager.class.name.
+remote.log.metadata.manager.listener.name: Listener that the remote log metadata manager uses to connect to brokers.
 remote.log.reader.max.pending.tasks: Maximum number of pending reads from remote storage.
 remote.log.reader.threads: Threads that read from remote storage.
 remote.log.storage.manager.class.name: Class that stores tiered segments.
-remote.log.storage.manager.class.path: Class path of that class.
-remote.log.storage.manager.impl.prefix: Prefix of the settings of that class.
+remote.log.storage.manager.class.path: Class path of remote.log.storage.manager.class.name.
+remote.log.storage.manager.impl.prefix: Prefix of the settings of remote.log.storage.manager.class.name.
 remote.log.storage.system.enable: Whether tiered storage is enabled.
 replica.fetch.backoff.ms: Pause after a failed fetch from a leader.
 replica.fetch.max.bytes: Maximum bytes of a partition in one fetch from a leader.
 replica.fetch.min.bytes: Minimum bytes in a fetch response to a follower.
 replica.fetch.response.max.bytes: Maximum bytes in one fetch response to a follower.
-replica.fetch.wait.max.ms: How long a leader waits for those bytes.
+replica.fetch.wait.max.ms: How long a leader waits for replica.fetch.min.bytes.
 replica.high.watermark.checkpoint.interval.ms: How often high watermarks are checkpointed.
 replica.lag.time.max.ms: A follower that has not caught up for this long is removed from the ISR.
 replica.selector.class: How the preferred read replica of a consumer is chosen.
 replica.socket.receive.buffer.bytes: Receive buffer of connections to leaders.
 replica.socket.timeout.ms: How long a request to a leader may take.
 replication.quota.window.num: Samples kept for replication quotas.
-replication.quota.window.size.seconds: Length of each of these samples.
+replication.quota.window.size.seconds: Length of each sample of replication quotas.
 request.timeout.ms: How long a request to another node may take.
-sasl.client.callback.handler.class: Callback class of SASL clients.
+sasl.client.callback.handler.class: Callback handler class of SASL clients.
 sasl.enabled.mechanisms: SASL mechanisms that clients may use.
 sasl.jaas.config: JAAS login context of a SASL listener.
 sasl.kerberos.kinit.cmd: Path of kinit.
 sasl.kerberos.min.time.before.relogin: Minimum time between Kerberos logins.
 sasl.kerberos.principal.to.local.rules: Rules that map Kerberos principals to short names.
-sasl.kerberos.service.name: Kerberos name of the brokers.
+sasl.kerberos.service.name: Kerberos service name of the brokers, the first part of their principals.
 sasl.kerberos.ticket.renew.jitter: Random jitter of the renewal time of a ticket.
 sasl.kerberos.ticket.renew.window.factor: Fraction of a ticket's lifetime after which it is renewed.
-sasl.login.callback.handler.class: Callback class of logins.
+sasl.login.callback.handler.class: Callback handler class of logins.
 sasl.login.class: Login class.
 sasl.login.connect.timeout.ms: How long connecting to the identity provider may take.
 sasl.login.read.timeout.ms: How long the identity provider may take to respond.
 sasl.login.refresh.buffer.seconds: A token is refreshed this long before it expires.
 sasl.login.refresh.min.period.seconds: Minimum time between two refreshes of a token.
 sasl.login.refresh.window.factor: Fraction of a token's lifetime after which it is refreshed.
-sasl.login.refresh.window.jitter: Random jitter of that time.
+sasl.login.refresh.window.jitter: Random jitter of the time at which a token is refreshed.
 sasl.login.retry.backoff.max.ms: Longest pause before a failed login is retried.
 sasl.login.retry.backoff.ms: First pause before a failed login is retried.
 sasl.mechanism.controller.protocol: SASL mechanism for connections to controllers.
@@ -283,7 +283,7 @@ sasl.oauthbearer.assertion.claim.nbf.seconds: How long before the current time a
 sasl.oauthbearer.assertion.claim.sub: Subject claim of assertions.
 sasl.oauthbearer.assertion.file: File with a pre-generated assertion.
 sasl.oauthbearer.assertion.private.key.file: File with the key that signs assertions.
-sasl.oauthbearer.assertion.private.key.passphrase: Passphrase of that key.
+sasl.oauthbearer.assertion.private.key.passphrase: Passphrase of the key that signs assertions.
 sasl.oauthbearer.assertion.template.file: File with static claims of assertions.
 sasl.oauthbearer.client.credentials.client.id: Client id for the identity provider.
 sasl.oauthbearer.client.credentials.client.secret: Client secret for the identity provider.
@@ -292,7 +292,7 @@ sasl.oauthbearer.expected.audience: Audiences, one of which a token must have.
 sasl.oauthbearer.expected.issuer: Issuer that a token must have.
 sasl.oauthbearer.jwks.endpoint.refresh.ms: How often the provider's keys are refreshed.
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms: Longest pause before a failed request for the keys is retried.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms: First pause before it is retried.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms: First pause before a failed request for the provider's keys is retried.
 sasl.oauthbearer.jwks.endpoint.url: URL of the provider's keys.
 sasl.oauthbearer.jwt.retriever.class: Class that retrieves tokens.
 sasl.oauthbearer.jwt.validator.class: Class that validates tokens.
@@ -300,7 +300,7 @@ sasl.oauthbearer.scope: Scope of requested tokens.
 sasl.oauthbearer.scope.claim.name: Name of the scope claim.
 sasl.oauthbearer.sub.claim.name: Name of the subject claim.
 sasl.oauthbearer.token.endpoint.url: URL from which tokens are retrieved.
-sasl.server.callback.handler.class: Callback class of SASL servers.
+sasl.server.callback.handler.class: Callback handler class of SASL servers.
 sasl.server.max.receive.size: Maximum size of SASL messages before a client is authenticated.
 security.inter.broker.protocol: Security protocol between brokers, if inter.broker.listener.name is not set.
 security.providers: Java security providers; not used by Lograft.
@@ -318,7 +318,7 @@ share.coordinator.state.topic.replication.factor: Replicas of the share state to
 share.coordinator.state.topic.segment.bytes: Segment size of the share state topic.
 share.coordinator.threads: Threads of the share coordinator.
 share.coordinator.write.timeout.ms: How long a write of share state waits for its replicas.
-share.fetch.purgatory.purge.interval.requests: How many finished requests are kept in a purgatory before it is purged.
+share.fetch.purgatory.purge.interval.requests: How many finished requests are kept in the ShareFetch purgatory before it is purged.
 socket.connection.setup.timeout.max.ms: Longest time to set up a connection after several failures.
 socket.connection.setup.timeout.ms: Time to set up a connection.
 socket.listen.backlog.size: Connections that may wait to be accepted; Lograft uses 1024 unless the file sets it.
@@ -337,8 +337,8 @@ ssl.keymanager.algorithm: Algorithm of Java's key manager factory.
 ssl.keystore.certificate.chain: Certificate chain as PEM text.
 ssl.keystore.key: Private key as PEM text.
 ssl.keystore.location: File with key and certificates.
-ssl.keystore.password: Password of that file.
-ssl.keystore.type: Format of that file.
+ssl.keystore.password: Password of the keystore.
+ssl.keystore.type: Format of the keystore.
 ssl.principal.mapping.rules: Rules that map distinguished names of certificates to principals.
 ssl.protocol: TLSv1.2 prevents connections that the node opens from using TLS 1.3.
 ssl.provider: Java security provider for TLS; not used by Lograft.
@@ -346,8 +346,8 @@ ssl.secure.random.implementation: Java's random number generator; not used by Lo
 ssl.trustmanager.algorithm: Algorithm of Java's trust manager factory.
 ssl.truststore.certificates: Trusted certificates as PEM text.
 ssl.truststore.location: File with trusted certificates.
-ssl.truststore.password: Password of that file.
-ssl.truststore.type: Format of that file.
+ssl.truststore.password: Password of the truststore.
+ssl.truststore.type: Format of the truststore.
 telemetry.max.bytes: Maximum size of a telemetry push.
 transaction.abort.timed.out.transaction.cleanup.interval.ms: How often timed-out transactions are aborted.
 transaction.max.timeout.ms: Maximum transaction timeout that a producer may set.
@@ -361,14 +361,14 @@ transaction.state.log.segment.bytes: Segment size of the transaction topic.
 transaction.two.phase.commit.enable: Whether transactions may take part in an external two-phase commit.
 transactional.id.expiration.ms: How long the state of an unused transactional id is kept.
 unclean.leader.election.enable: Whether a replica that is not in the ISR may become leader, at the risk of losing records.
-unclean.leader.election.interval.ms: How often the controller checks for such elections.
+unclean.leader.election.interval.ms: How often the controller checks for partitions that need an unclean election.
 unstable.api.versions.enable: Whether unstable API versions are advertised.
 unstable.feature.versions.enable: Whether unstable feature levels are allowed.
 follower.replication.throttled.rate: Maximum rate of throttled followers, in bytes per second.
 leader.replication.throttled.rate: Maximum rate of throttled leaders, in bytes per second.
 replica.alter.log.dirs.io.max.bytes.per.second: Maximum rate of replica moves between log dirs, in bytes per second.
 auto.create.partitions.enable: Whether topics that are created automatically get the topic setting auto.create.partitions.max.
-auto.create.partitions.max: The value of auto.create.partitions.max that these topics get.
+auto.create.partitions.max: Value of the topic setting auto.create.partitions.max for topics that are created automatically.
 auto.rebalance.check.interval.ms: How often the controller checks whether replicas should move.
 auto.rebalance.enable: Whether the controller moves replicas to a broker that has joined.
 default.replication.mode: Replication mode of new topics that do not set replication.mode.
@@ -387,7 +387,7 @@ lograft.log.format: Format of the messages that the node writes to standard erro
 lograft.client.telemetry: Whether the telemetry APIs (KIP-714) are advertised to clients even if no client-metrics subscription exists.
 lograft.metrics.groups.max: Number of groups with series of their own in the metrics: those with the largest lag. All others are added up under other.
 lograft.metrics.kafka.exporter.enable: Whether the metrics include the series of kafka_exporter, under its names.
-lograft.metrics.partitions.max: Number of partitions with series of their own in the metrics of this broker, and of pairs of groups and partitions; there are none for further ones.
+lograft.metrics.partitions.max: Maximum number of partitions, and of pairs of group and partition, that have their own series in the metrics of this broker; the others have no series.
 lograft.metrics.topics.max: Number of topics with series of their own in the metrics: those with the most traffic. All others are added up under other.
 lograft.otlp.endpoint: URL of an OpenTelemetry collector to which the node sends its metrics as OTLP over HTTP, such as http://localhost:4318; empty: it sends nothing. The node adds /v1/metrics or /v1/traces. For https, the system's certificate authorities are trusted.
 lograft.otlp.headers: HTTP headers of the requests to the collector, such as authorization=Bearer abc, separated by commas.
