@@ -1,12 +1,13 @@
 """Counts the function calls that each kind of request costs a node.
 
-    python -m bench.micro.request_calls [--against SRC] [--acls] [--workload NAME ...]
-        [--functions 10]
+    python -m bench.micro.request_calls [--against SRC] [--acls]
+        [--setting NAME=VALUE ...] [--workload NAME ...] [--functions 10]
 
 A real node runs in a process of its own (`counted_node.py`) and gets one request at a time over a
 socket, after a few that warm its caches. The numbers of calls repeat to about one per cent even on
 a busy machine, unlike times. `--against` (the `src` folder of another checkout) runs the same load
-on that source tree, `--acls` runs it with ACLs and compares with a node without an authorizer,
+on that source tree; `--acls` and `--setting` run it with ACLs or with broker settings and compare
+with a node without them (`--setting lograft.http.listeners=http://localhost:0`);
 `--functions` shows which functions are called more or less often than there.
 """
 
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -385,13 +386,16 @@ def add_acls(load: Load) -> None:
 
 
 @contextmanager
-def counted_node(source: Path, *, has_acls: bool = False) -> Iterator[Load]:
+def counted_node(
+    source: Path, *, has_acls: bool = False, settings: Mapping[str, str] | None = None
+) -> Iterator[Load]:
     path = os.pathsep.join(map(str, (source, ROOT)))
     with tempfile.TemporaryDirectory(prefix="lograft-bench-") as folder:
         counts = Path(folder, "counts")
         server = Server.of("lograft", Path(folder, "node"))
         server.prefix = ("env", f"PYTHONPATH={path}", sys.executable, "-m", COUNTED_NODE)
         server.prefix += (str(counts),)
+        server.settings |= settings or {}
         if has_acls:
             server.settings |= {
                 "authorizer.class.name": STANDARD_AUTHORIZER,
@@ -405,9 +409,15 @@ def counted_node(source: Path, *, has_acls: bool = False) -> Iterator[Load]:
             load.connection.close()
 
 
-def measure(source: Path, names: list[str], *, has_acls: bool = False) -> dict[str, Calls]:
+def measure(
+    source: Path,
+    names: list[str],
+    *,
+    has_acls: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> dict[str, Calls]:
     """Returns the calls of all rounds of each workload."""
-    with counted_node(source, has_acls=has_acls) as load:
+    with counted_node(source, has_acls=has_acls, settings=settings) as load:
         return {name: WORKLOADS[name].measure(load) for name in names}
 
 
@@ -427,12 +437,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", type=Path, help="the src folder of another checkout")
     parser.add_argument("--acls", action="store_true", help="with ACLs against without")
+    parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS))
     parser.add_argument("--functions", type=int, default=0, help="how many to show")
     options: Any = parser.parse_args()
     names = options.workload or list(WORKLOADS)
-    other = ROOT / "src" if options.against is None and options.acls else options.against
-    here = measure(ROOT / "src", names, has_acls=options.acls)
+    settings = dict(setting.split("=", 1) for setting in options.setting)
+    other = options.against
+    if other is None and (options.acls or settings):
+        other = ROOT / "src"
+    here = measure(ROOT / "src", names, has_acls=options.acls, settings=settings)
     there = measure(other.resolve(), names) if other else {}
     print(f"{'calls of one request':26}{'Python':>9}{'C':>9}", end="")
     print(f"{'against':>11}{'':9}{'change':>10}" if there else "")
