@@ -24,8 +24,10 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Kind, Server]]:
-    lograft = Server.of("lograft", tmp_path_factory.mktemp("lograft"))
-    kafka = Server.of("kafka", tmp_path_factory.mktemp("kafka"))
+    # The records have timestamps of 2023, which retention would delete.
+    settings = {"log.retention.ms": "-1"}
+    lograft = Server.of("lograft", tmp_path_factory.mktemp("lograft"), settings=settings)
+    kafka = Server.of("kafka", tmp_path_factory.mktemp("kafka"), settings=settings)
     with lograft.started(), kafka.started():
         yield {"lograft": lograft, "kafka": kafka}
 
