@@ -259,5 +259,5 @@ def test_invalid_settings_of_topics_are_logged_once_and_reported(
         assert (await admin.describe_skipped_configs([1]))[1] == ()
 
     play(scenario)
-    logged = [message for message in caplog.messages if "segment.bytes of topic t" in message]
+    logged = [message for message in caplog.messages if "segment.bytes for topic t" in message]
     assert len(logged) == 1

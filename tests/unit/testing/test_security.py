@@ -47,5 +47,5 @@ def test_settings_without_security_and_of_unknown_users() -> None:
     with pytest.raises(ValueError, match="security is 'tls'"):
         ClusterSecurity("tls")
     for name in ("node", 'a" b'):
-        with pytest.raises(ValueError, match="simple names"):
+        with pytest.raises(ValueError, match="must be identifiers"):
             ClusterSecurity("plain", [name])
