@@ -1,5 +1,5 @@
 """Hostile frames on SASL listeners, before and during every mechanism: no frame causes anything but
-a response or a closed connection, and nobody becomes a user whose secret they do not have."""
+a response or a closed connection, and no client becomes a user whose secret it does not have."""
 
 import asyncio
 import random

@@ -17,6 +17,7 @@ from lograft.api.delegation_tokens import (
 from lograft.api.types import each_item
 from lograft.metadata.delegation_tokens import create_delegation_token, owner_of, set_principals
 from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_TIMESTAMP
 from lograft.security.authorization import USER_CREATE_TOKENS
 from lograft.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
@@ -24,8 +25,6 @@ from lograft.wire.messages.create_delegation_token import (
 )
 
 API: Final = Api(key=38, versions=range(1, 4), needs=each_item(USER_CREATE_TOKENS))
-
-NO_TIMESTAMP: Final = -1
 #: Bytes of a token id, which is random.
 ID_BYTES: Final = 16
 

@@ -15,14 +15,13 @@ from lograft.api.delegation_tokens import (
 from lograft.api.types import NOTHING
 from lograft.metadata.delegation_tokens import renew_delegation_token
 from lograft.model.errors import ErrorCode
+from lograft.model.types import NO_TIMESTAMP
 from lograft.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
 
 API: Final = Api(key=39, versions=range(1, 3), needs=NOTHING)
-
-NO_TIMESTAMP: Final = -1
 
 
 async def handle(

@@ -7,7 +7,7 @@ choice, so their number is not limited by anything else. When the limit is reach
 for longest are evicted, and begin with an empty window.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
 from lograft.security.quota_limits import ClientKey, QuotaLimits
@@ -93,17 +93,15 @@ class _Found:
             return found
 
 
-class ClientUsage:
-    """The use of one quota that limits a rate."""
+class LimitedUsage(Generic[M]):
+    """The use of one quota by the clients that it limits."""
 
-    __slots__ = ("_found", "_states", "_window", "throttle_ms_max", "throttled", "throttled_ms")
+    __slots__ = ("_found", "_new_state", "_states", "throttled", "throttled_ms")
 
-    def __init__(self, window: QuotaWindow, *, throttle_ms_max: int | None = None) -> None:
-        self._window = window
-        #: The longest time for which one request is throttled; None: as long as it takes.
-        self.throttle_ms_max = throttle_ms_max
+    def __init__(self, new_state: Callable[[], M]) -> None:
+        self._new_state = new_state
         self._found = _Found()
-        self._states: RecentlyUsed[ClientKey, SampledRate] = RecentlyUsed()
+        self._states: RecentlyUsed[ClientKey, M] = RecentlyUsed()
         #: Requests that were throttled, and for how long in total.
         self.throttled = 0
         self.throttled_ms = 0
@@ -131,16 +129,36 @@ class ClientUsage:
         found = self._found.find(user, client_id)
         return None if found is None else found[1]
 
+    def count_throttled(self, throttle_ms: int) -> None:
+        self.throttled += 1
+        self.throttled_ms += throttle_ms
+
+    def _state_of(self, key: ClientKey, now_ms: int) -> M:
+        state = self._states.use(key)
+        if state is None:
+            state = self._new_state()
+            self._states.add(key, state, now_ms)
+        return state
+
+
+class ClientUsage(LimitedUsage[SampledRate]):
+    """The use of one quota that limits a rate."""
+
+    __slots__ = ("_window", "throttle_ms_max")
+
+    def __init__(self, window: QuotaWindow, *, throttle_ms_max: int | None = None) -> None:
+        super().__init__(lambda: SampledRate(window))
+        self._window = window
+        #: The longest time for which one request is throttled; None: as long as it takes.
+        self.throttle_ms_max = throttle_ms_max
+
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Returns for how long the client is throttled; 0 if it is within its quota."""
         found = self._found.find(user, client_id)
         if found is None:
             return 0
         key, limit = found
-        rate = self._states.use(key)
-        if rate is None:
-            rate = SampledRate(self._window)
-            self._states.add(key, rate, now_ms)
+        rate = self._state_of(key, now_ms)
         rate.record(value, now_ms)
         throttle_ms = rate.throttle_ms(limit, now_ms)
         if self.throttle_ms_max is not None:
@@ -162,43 +180,14 @@ class ClientUsage:
             return None
         return limit * (self._window.samples - 1) * self._window.sample_ms / 1000
 
-    def count_throttled(self, throttle_ms: int) -> None:
-        self.throttled += 1
-        self.throttled_ms += throttle_ms
 
-
-class MutationUsage:
+class MutationUsage(LimitedUsage[TokenBucket]):
     """The use of `controller_mutation_rate`: partitions that clients create and delete."""
 
-    __slots__ = ("_found", "_states", "_window", "throttled", "throttled_ms")
+    __slots__ = ()
 
     def __init__(self, window: QuotaWindow) -> None:
-        self._window = window
-        self._found = _Found()
-        self._states: RecentlyUsed[ClientKey, TokenBucket] = RecentlyUsed()
-        self.throttled = 0
-        self.throttled_ms = 0
-
-    @property
-    def is_limited(self) -> bool:
-        return bool(self._found.limits)
-
-    @property
-    def clients(self) -> int:
-        return len(self._states)
-
-    @property
-    def evicted_count(self) -> int:
-        return self._states.evicted
-
-    def set_limits(self, limits: QuotaLimits) -> None:
-        self._found.replace(limits)
-        if not limits:
-            self._states.clear()
-
-    def limit(self, user: str, client_id: str) -> float | None:
-        found = self._found.find(user, client_id)
-        return None if found is None else found[1]
+        super().__init__(lambda: TokenBucket(window))
 
     def record(
         self, user: str, client_id: str, permits: float, now_ms: int, *, is_strict: bool
@@ -209,10 +198,7 @@ class MutationUsage:
         if found is None:
             return 0
         key, limit = found
-        bucket = self._states.use(key)
-        if bucket is None:
-            bucket = TokenBucket(self._window)
-            self._states.add(key, bucket, now_ms)
+        bucket = self._state_of(key, now_ms)
         if not is_strict:
             bucket.record(permits, limit, now_ms)
             return bucket.throttle_ms(limit, now_ms)
@@ -220,10 +206,6 @@ class MutationUsage:
         if not throttle_ms:
             bucket.record(permits, limit, now_ms)
         return throttle_ms
-
-    def count_throttled(self, throttle_ms: int) -> None:
-        self.throttled += 1
-        self.throttled_ms += throttle_ms
 
 
 class ConnectionUsage:
