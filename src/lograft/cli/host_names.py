@@ -37,15 +37,6 @@ def is_host_name(text: str) -> bool:
     return len(text) <= 253 and all(_LABEL.fullmatch(label) for label in labels)
 
 
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def own_host() -> str:
     """Returns the name of this machine if it can be resolved here, or else an address of it."""
     name = socket.gethostname()

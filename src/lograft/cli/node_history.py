@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from lograft.cli.cluster import registered_brokers
-from lograft.cli.host_names import is_loopback
 from lograft.client.admin import Admin, broker_resource
 from lograft.client.administering.settings import AdminSettings
 from lograft.client.tls import tls_context
 from lograft.model.errors import InvalidInput, LograftError
+from lograft.model.hosts import is_loopback
 
 SETTING: Final = "lograft.http.listeners"
 PATH: Final = "/v1/history"

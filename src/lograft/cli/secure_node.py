@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lograft.cli.host_names import LOCAL_HOSTS, check_host, is_loopback, own_host, own_hosts
+from lograft.cli.host_names import LOCAL_HOSTS, check_host, own_host, own_hosts
 from lograft.cli.node_certificates import (
     AUTHORITY,
     NODE,
@@ -39,6 +39,7 @@ from lograft.cli.node_runner import (
 )
 from lograft.cli.secure_folder import CLIENT_FILE, LOG_FOLDER, STATE_FILE, is_secure
 from lograft.model.errors import InvalidInput
+from lograft.model.hosts import is_loopback
 from lograft.model.seams import Address
 from lograft.model.settings.authorizer import STANDARD_AUTHORIZER
 from lograft.model.settings.broker import BrokerConfig, broker_config

@@ -1,11 +1,11 @@
 """`lograft.http.listeners`: where a node serves HTTP."""
 
 from collections.abc import Iterable
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from lograft.model.errors import InvalidConfig
+from lograft.model.hosts import is_loopback
 from lograft.model.listeners import PORT_MAX, SecurityProtocol
 from lograft.model.seams import Address
 from lograft.model.settings.broker import BrokerConfig
@@ -55,7 +55,7 @@ def unencrypted_endpoints(endpoints: Iterable[HttpEndpoint]) -> list[HttpEndpoin
     return [
         endpoint
         for endpoint in endpoints
-        if not endpoint.uses_tls and not _is_loopback(endpoint.address.host)
+        if not endpoint.uses_tls and not is_loopback(endpoint.address.host)
     ]
 
 
@@ -83,18 +83,9 @@ def _endpoint_of(text: str, config: BrokerConfig) -> HttpEndpoint:
     if url.path.strip("/") or url.query or url.fragment or url.username is not None:
         raise InvalidConfig(f"{SETTING} has {text!r}: {example}, without a path or a user")
     assert 0 <= port <= PORT_MAX
-    if not _is_loopback(url.hostname) and not config.lograft_http_authentication_enable:
+    if not is_loopback(url.hostname) and not config.lograft_http_authentication_enable:
         raise InvalidConfig(
             f"{SETTING} has {text!r}, which other machines may reach without authentication: set"
             f" {AUTHENTICATION}=true, or use a loopback address such as http://localhost:8082"
         )
     return HttpEndpoint(Address(url.hostname, port), uses_tls=url.scheme == "https")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

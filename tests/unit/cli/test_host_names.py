@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from lograft.cli.host_names import check_host, is_host_name, is_loopback, own_host, own_hosts
+from lograft.cli.host_names import check_host, is_host_name, own_host, own_hosts
 from lograft.model.errors import InvalidInput
 
 
@@ -25,14 +25,6 @@ def test_names_and_addresses(text: str, host: str) -> None:
 def test_other_texts_are_rejected(text: str) -> None:
     with pytest.raises(InvalidInput, match="without a port, at which clients"):
         check_host(text)
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [("localhost", True), ("127.9.9.9", True), ("::1", True), ("10.0.0.1", False), ("h", False)],
-)
-def test_which_hosts_are_this_machine_only(host: str, expected: bool) -> None:
-    assert is_loopback(host) is expected
 
 
 def test_the_own_host_can_be_reached_from_here() -> None:

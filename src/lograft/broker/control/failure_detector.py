@@ -10,12 +10,12 @@ to a new controller yet, and to those whose heartbeat is late.
 
 import asyncio
 import logging
-from ipaddress import ip_address
 from typing import Final, Protocol
 
 from lograft.broker.errors import NotController
 from lograft.metadata.broker_sessions import BrokerSessions
 from lograft.metadata.types import BrokerState, Endpoint
+from lograft.model.hosts import is_loopback
 from lograft.model.seams import Address, Runtime
 from lograft.model.settings.broker import BrokerConfig
 
@@ -28,13 +28,6 @@ PAUSE_MS_MAX: Final = 500
 CONNECT_MS_MAX: Final = 1_000
 #: A broker is late after this number of missing heartbeats.
 HEARTBEATS_MISSED: Final = 2
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 class Registrations(Protocol):
